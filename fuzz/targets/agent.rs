@@ -1,4 +1,4 @@
-//! Requests on the agent's socket, and network configurations.
+//! Requests on the agent's socket.
 
 #![no_main]
 

@@ -1,15 +1,15 @@
-//! The agent's readers of untrusted input, for the target in `fuzz/`.
+//! The agent's readers of untrusted input, for the targets in `fuzz/`.
 
 use crate::verbs::{self, NetConf};
 
-/// Bytes from the agent's socket with or without a frame, and the call in them; or a network configuration alone.
+/// Bytes from the agent's socket, with or without a frame, and the call in them.
 pub fn request(data: &[u8]) {
-    let Some((kind, bytes)) = data.split_first() else { return };
-    if kind % 2 == 0 {
-        let _ = NetConf::parse(bytes);
-        return;
-    }
-    if let Some(call) = crate::node::request_of(bytes) {
+    if let Some(call) = crate::node::request_of(data) {
         verbs::read_call(&call);
     }
+}
+
+/// A network configuration.
+pub fn netconf(data: &[u8]) {
+    let _ = NetConf::parse(data);
 }

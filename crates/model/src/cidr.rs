@@ -1,5 +1,7 @@
 //! Networks as Calico writes them: masked, in canonical text, with `-` for `/` inside keys.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;

@@ -9,6 +9,8 @@
 //! | a node's gateway for another plugin | `gateway-NETWORK-NODE` |
 //! | a service, a reservation | words without a dot |
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::sync::Arc;
 
 use crate::word::plain_word;

@@ -2,6 +2,8 @@
 //!
 //! The etcd text of a key is also the key in SQLite and in memory, so that moving between them is a copy.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::fmt;
 
 use crate::{Cidr, HandleId, IpVersion, Kind, NodeName};

@@ -1,5 +1,7 @@
 //! One record of Calico's v3 API, with every field kept, known or not.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,7 +1,9 @@
 //! Coverage-guided fuzzing of whatever reads what strangers wrote: each target of `fuzz/` for a bounded time.
 //!
-//! Needs a nightly compiler and cargo-fuzz; without them, and in an ordinary run, it is skipped with the reason.
+//! Needs a nightly compiler; without one, and in an ordinary run, it is skipped with the reason. cargo-fuzz is installed into our cache, once.
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,12 +11,14 @@ use anyhow::{Context as _, Result, bail};
 
 use super::Run;
 use super::report::KindReport;
-use crate::{process, workspace};
+use crate::{go_tools, process, workspace};
 
 /// How long each target runs.
 const SECONDS: u64 = 60;
 /// The first one builds the targets.
 const ALLOWED: Duration = Duration::from_secs(3_600);
+/// Another version is another program.
+const CARGO_FUZZ: &str = "0.13.1";
 /// Longer inputs cost time, and show nothing that shorter ones do not.
 const INPUT_BYTES_MAX: u32 = 4_096;
 
@@ -24,30 +28,30 @@ pub(crate) fn run(run: &Run) -> KindReport {
         report.skip("fuzz targets", &reason);
         return report;
     }
-    let targets = match targets() {
-        Ok(targets) => targets,
-        Err(error) => {
-            report.add("fuzz targets", Some(format!("{error:#}")), Duration::ZERO);
-            return report;
-        }
-    };
-    for target in targets {
-        let mut command = command(&target, run.options.seed);
-        let (failure, took) = match process::capture(&mut command, ALLOWED, &mut |_| ()) {
-            Ok(finished) => {
-                let executions = executions(&finished.output);
-                let findings = usize::from(!finished.succeeded());
-                println!("fuzz {target}: {} executions, {findings} findings", executions.unwrap_or_default());
-                let silent = executions.is_none().then(|| "it does not say how often it ran".to_owned());
-                let failed = (!finished.succeeded())
-                    .then(|| format!("{}\n{target} {}", last_lines(&finished.output), finished.end));
-                (failed.or(silent), finished.took)
-            }
-            Err(error) => (Some(format!("{error:#}")), Duration::ZERO),
-        };
-        report.add(&target, failure, took);
+    // A machine without a network is no fault of the tree.
+    if let Err(error) = ensure_cargo_fuzz() {
+        report.skip("fuzz targets", &format!("cargo-fuzz cannot be installed: {error:#}"));
+        return report;
+    }
+    match targets() {
+        Ok(targets) => targets.iter().for_each(|target| fuzz(target, run.options.seed, &mut report)),
+        Err(error) => report.add("fuzz targets", Some(format!("{error:#}")), Duration::ZERO),
     }
     report
+}
+
+fn fuzz(target: &str, seed: u64, report: &mut KindReport) {
+    let finished = match process::capture(&mut command(target, seed), ALLOWED, &mut |_| ()) {
+        Ok(finished) => finished,
+        Err(error) => return report.add(target, Some(format!("{error:#}")), Duration::ZERO),
+    };
+    let executions = executions(&finished.output);
+    let findings = usize::from(!finished.succeeded());
+    println!("fuzz {target}: {} executions, {findings} findings", executions.unwrap_or_default());
+    let silent = executions.is_none().then(|| "it does not say how often it ran".to_owned());
+    let failed = (!finished.succeeded())
+        .then(|| format!("{}\n{target} {}", last_lines(&finished.output), finished.end));
+    report.add(target, failed.or(silent), finished.took);
 }
 
 /// Why nothing is fuzzed here.
@@ -55,11 +59,37 @@ fn missing(run: &Run) -> Option<String> {
     if !run.options.full {
         return Some("takes a minute for each target: only with --full".to_owned());
     }
-    if !workspace::has_program("rustup") || !answers(nightly().arg("--version")) {
-        return Some("there is no nightly toolchain (rustup toolchain install nightly)".to_owned());
+    let has_nightly = workspace::has_program("rustup") && answers(nightly().arg("--version"));
+    (!has_nightly).then(|| "there is no nightly toolchain (rustup toolchain install nightly)".to_owned())
+}
+
+/// Installs cargo-fuzz into our cache, unless it is there or somebody has installed it.
+fn ensure_cargo_fuzz() -> Result<()> {
+    if answers(nightly().args(["fuzz", "--version"])) {
+        return Ok(());
     }
-    let has_fuzz = answers(nightly().args(["fuzz", "--version"]));
-    (!has_fuzz).then(|| "cargo-fuzz is not installed (cargo install cargo-fuzz)".to_owned())
+    let folder = folder().context("without HOME there is no cache to keep it in")?;
+    println!("installing cargo-fuzz {CARGO_FUZZ}; this takes a few minutes, once");
+    // With the compiler of the work tree: what it locks does not build with every nightly.
+    let mut install = workspace::cargo();
+    install.args(["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ, "--root"]).arg(folder);
+    let finished = process::capture(&mut install, ALLOWED, &mut |_| ())?;
+    if !finished.succeeded() {
+        bail!("{}", last_lines(&finished.output));
+    }
+    Ok(())
+}
+
+/// Where we keep it, one folder for each version. It need not exist.
+fn folder() -> Option<PathBuf> {
+    Some(go_tools::cache()?.with_file_name(format!("cargo-fuzz-{CARGO_FUZZ}")))
+}
+
+/// Where programs are looked for, ours last.
+fn search_path(path: Option<OsString>, folder: Option<&Path>) -> OsString {
+    let known: Vec<PathBuf> = path.iter().flat_map(std::env::split_paths).collect();
+    let ours = folder.map(|folder| folder.join("bin"));
+    std::env::join_paths(known.into_iter().chain(ours)).or_else(|_| path.ok_or(())).unwrap_or_default()
 }
 
 fn answers(command: &mut Command) -> bool {
@@ -70,6 +100,7 @@ fn answers(command: &mut Command) -> bool {
 fn nightly() -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).current_dir(workspace::root().join("fuzz"));
+    command.env("PATH", search_path(std::env::var_os("PATH"), folder().as_deref()));
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "CARGO_MANIFEST_DIR"] {
         command.env_remove(name);
     }
@@ -93,7 +124,8 @@ fn command(target: &str, seed: u64) -> Command {
     let corpus = workspace::root().join("fuzz/corpus").join(target);
     // It must be there before it is named; the run says so if it cannot be made.
     let _ = std::fs::create_dir_all(&corpus);
-    command.arg(corpus);
+    // What is found anew goes into the first; the others are only read.
+    command.arg(corpus).arg(seeds(target));
     if target == "texts" {
         command.arg(workspace::root().join("tests/incidents"));
     }
@@ -102,6 +134,11 @@ fn command(target: &str, seed: u64) -> Command {
     // Zero would have it choose one itself.
     command.arg(format!("-seed={}", (seed % u64::from(u32::MAX)).max(1)));
     command
+}
+
+/// Inputs of each sort that a target has a branch for, so that it need not find them by chance.
+fn seeds(target: &str) -> PathBuf {
+    workspace::root().join("fuzz/seeds").join(target)
 }
 
 /// `stat::number_of_executed_units: 123`
@@ -119,6 +156,29 @@ fn last_lines(output: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever reads what strangers wrote.
+    #[test]
+    fn every_target_has_seeds() {
+        let manifest = std::fs::read_to_string(workspace::root().join("fuzz/Cargo.toml")).unwrap();
+        let mut targets: Vec<&str> = manifest
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"targets/")?.strip_suffix(".rs\""))
+            .collect();
+        targets.sort_unstable();
+        assert_eq!(targets, ["agent", "bird", "bundles", "cri", "netconf", "netlink", "records", "texts"]);
+        for target in targets {
+            let count = std::fs::read_dir(seeds(target)).map_or(0, Iterator::count);
+            assert!(count >= 2, "{target} has {count} seeds");
+        }
+    }
+
+    #[test]
+    fn our_own_program_is_found_last() {
+        let path = search_path(Some("/a:/b".into()), Some(Path::new("/cache/cargo-fuzz")));
+        assert_eq!(path, "/a:/b:/cache/cargo-fuzz/bin");
+        assert_eq!(search_path(None, None), "");
+    }
 
     #[test]
     fn executions_are_read_from_what_the_fuzzer_says() {

@@ -7,6 +7,7 @@ mod policy;
 mod promises;
 mod protobuf;
 mod purity;
+mod readers;
 mod sizes;
 mod tools;
 mod unsafety;
@@ -37,6 +38,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("tests that the threat model names", promises::check),
     ("unsafe code only in host", unsafety::check),
     ("purity of decision crates", purity::check),
+    ("readers neither index nor slice", readers::check),
     ("licences, bans, sources", policy::check),
     ("generated protobuf code", protobuf::check),
     ("format", tools::format),

@@ -58,6 +58,27 @@ const SORTS: &[Sort] = &[
         file: "paste.txt",
         piece: |n| format!("$ kubectl exec p{n} -n a -- ip r\ndefault via 169.254.1.1 dev eth0\n"),
     },
+    Sort {
+        name: "prompts and events in turn",
+        file: "paste.txt",
+        piece: |n| format!("root@h{}:~# date\n{}", n % 9, call("ADD", n)),
+    },
+    Sort {
+        name: "chains of iptables",
+        file: "n.iptables.txt",
+        piece: |n| rules(n, |n| format!(":c{n} - [0:0]\n")),
+    },
+    Sort { name: "rules of iptables", file: "n.iptables.txt", piece: rules_of_many_chains },
+    Sort {
+        name: "small dumps of iptables",
+        file: "paste.txt",
+        piece: |n| format!("# iptables-save\n*filter\n:c{n} - [0:0]\n-A c{n} -j DROP\nCOMMIT\n"),
+    },
+    Sort { name: "chains that call each other", file: "paste.txt", piece: calling_chains },
+    Sort { name: "an INFO of BGP over many rows", file: "n.bgp.txt", piece: wrapped_info },
+    Sort { name: "pods and pools of a Kubernetes store", file: "all.txt", piece: pods_and_pools },
+    Sort { name: "blocks and nodes of a bundle", file: "a.bundle", piece: blocks_and_nodes },
+    Sort { name: "records of a bundle", file: "a.bundle", piece: record_line },
     Sort { name: "lines that nobody knows", file: "a.txt", piece: |n| format!("what is this {n}\n") },
     Sort {
         name: "looks of a bundle",
@@ -204,4 +225,76 @@ fn link(number: u64) -> String {
 fn node_line(number: u64) -> String {
     let start = if number == 0 { "{\"plumbBundle\":1}\n" } else { "" };
     format!("{start}{{\"node\":{{\"name\":\"node-{number}\"}}}}\n")
+}
+
+fn rules(number: u64, rule: fn(u64) -> String) -> String {
+    let start = if number == 0 { "*filter\n:FORWARD ACCEPT [0:0]\n" } else { "" };
+    format!("{start}{}", rule(number))
+}
+
+/// As many chains as are read, then rules of the last ones.
+fn rules_of_many_chains(number: u64) -> String {
+    const CHAINS: u64 = 50_000;
+    rules(number, |number| match number {
+        0..CHAINS => format!(":c{number} - [0:0]\n"),
+        _ => format!("-A c{} -s {} -j ACCEPT\n", CHAINS - 1 - number % CHAINS, address(number)),
+    })
+}
+
+/// A machine whose chains lead a packet over very many ways.
+fn calling_chains(number: u64) -> String {
+    const DEPTH: u64 = 16;
+    let chains: String = (0..DEPTH).map(|depth| format!(":c{depth} - [0:0]\n")).collect();
+    let calls: String =
+        (1..DEPTH).map(|depth| format!("-A c{} -j c{depth}\n", depth - 1).repeat(2)).collect();
+    format!(
+        "root@h{number}:~# iptables-save\n*filter\n:FORWARD DROP [0:0]\n{chains}-A FORWARD -j c0\n{calls}COMMIT\n"
+    )
+}
+
+fn wrapped_info(number: u64) -> String {
+    if number == 0 {
+        return "| PEER ADDRESS | PEER TYPE | STATE | SINCE | INFO |\n| 10.0.0.1 | global | up | 10:00 | a |\n".to_owned();
+    }
+    "| | | | | more |\n".to_owned()
+}
+
+fn pods_and_pools(number: u64) -> String {
+    let pool = format!(
+        "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata:\n  name: p{number}\nspec:\n  cidr: {}/32\n---\n",
+        address(number)
+    );
+    match number {
+        0..10_000 => pool,
+        10_000 => format!("{pool}\n{}", pod_row(0)),
+        _ => pod_row(number),
+    }
+}
+
+fn blocks_and_nodes(number: u64) -> String {
+    let start = if number == 0 { "{\"plumbBundle\":1}\n{\"wholeStore\":true}\n" } else { "" };
+    let of = format!("10.{}.{}.{}", number >> 16 & 255, number >> 8 & 255, number & 255);
+    let (kind, key, value) = match number % 3 {
+        0 => ("nodes", format!("n{number}"), format!("{{\"bgp\":{{\"ipv4Address\":\"{of}/8\"}}}}")),
+        1 => ("ippools", format!("p{number}"), format!("{{\"cidr\":\"{of}/32\",\"blockSize\":32}}")),
+        _ => {
+            return format!(
+                "{start}{{\"record\":{{\"key\":\"/calico/ipam/v2/assignment/ipv4/block/{of}-32\",\"value\":{{\"cidr\":\"{of}/32\",\
+                 \"allocations\":[null],\"unallocated\":[0],\"attributes\":[]}}}}}}\n"
+            );
+        }
+    };
+    format!(
+        "{start}{{\"record\":{{\"key\":\"/calico/resources/v3/projectcalico.org/{kind}/{key}\",\"value\":{{\"metadata\":\
+         {{\"name\":\"{key}\"}},\"spec\":{value}}}}}}}\n"
+    )
+}
+
+fn record_line(number: u64) -> String {
+    let start = if number == 0 { "{\"plumbBundle\":1}\n" } else { "" };
+    format!(
+        "{start}{{\"record\":{{\"key\":\"/calico/resources/v3/projectcalico.org/globalnetworksets/s{number}\",\
+         \"value\":{{\"spec\":{{\"nets\":[{}0]}}}}}}}}\n",
+        "0,".repeat(20)
+    )
 }

@@ -31,8 +31,8 @@ impl Firewall {
         }
         for value in objects.iter().filter_map(|object| object.get("rule")) {
             let of = (text(&value["family"]), text(&value["table"]), text(&value["chain"]));
-            if let Some(index) = places.get(&of) {
-                chains[*index].rules.push(rule(value, &sets));
+            if let Some(chain) = places.get(&of).and_then(|index| chains.get_mut(*index)) {
+                chain.rules.push(rule(value, &sets));
             }
         }
         Some(Firewall { chains: reached(chains), has_legacy_rules: false })
@@ -178,7 +178,7 @@ fn matching(said: &Value, place: &(String, String), sets: &Sets<'_>) -> Match {
         Some(name) => named(name).unwrap_or(&Value::Null),
         None => said["right"].get("set").unwrap_or(&said["right"]),
     };
-    let known = match (left["meta"]["key"].as_str(), left["payload"]["field"].as_str()) {
+    let known = match (inner(left, "meta", "key").as_str(), inner(left, "payload", "field").as_str()) {
         (Some("iifname" | "iif"), _) => devices(right, true, is_not),
         (Some("oifname" | "oif"), _) => devices(right, false, is_not),
         (Some("nfproto"), _) => right.as_str().map(|word| Match::IsIpv4((word == "ipv4") != is_not)),
@@ -189,19 +189,19 @@ fn matching(said: &Value, place: &(String, String), sets: &Sets<'_>) -> Match {
         (_, Some("protocol" | "nexthdr")) if is_ip(left) => protocols(right, is_not),
         (_, Some("sport")) => ports(left, right, true, is_not),
         (_, Some("dport")) => ports(left, right, false, is_not),
-        _ if left["ct"]["key"] == "state" => states(right, is_not),
+        _ if inner(left, "ct", "key") == "state" => states(right, is_not),
         _ => masked(left, right, is_not),
     };
     known.unwrap_or(Match::Unknown)
 }
 
 fn is_ip(left: &Value) -> bool {
-    matches!(left["payload"]["protocol"].as_str(), Some("ip" | "ip6"))
+    matches!(inner(left, "payload", "protocol").as_str(), Some("ip" | "ip6"))
 }
 
 fn masked(left: &Value, right: &Value, is_not: bool) -> Option<Match> {
     let operands = left["&"].as_array()?;
-    let is_mark = operands.first()?["meta"]["key"] == "mark";
+    let is_mark = inner(operands.first()?, "meta", "key") == "mark";
     is_mark.then_some(Match::Mark { is_not, mask: number(operands.get(1)?)?, value: number(right)? })
 }
 
@@ -238,7 +238,7 @@ fn protocols(value: &Value, is_not: bool) -> Option<Match> {
 }
 
 fn ports(left: &Value, value: &Value, is_source: bool, is_not: bool) -> Option<Match> {
-    let protocol = left["payload"]["protocol"].as_str()?.to_owned();
+    let protocol = inner(left, "payload", "protocol").as_str()?.to_owned();
     let port = |value: &Value| u16::try_from(value.as_u64()?).ok();
     let ranges = elements(value)?.into_iter().map(|one| match one["range"].as_array() {
         Some(range) => Some((port(range.first()?)?, port(range.get(1)?)?)),
@@ -267,6 +267,11 @@ fn range(value: &Value) -> Option<Range> {
         Some(ends) => Some(Range(address(ends.first()?)?, address(ends.get(1)?)?)),
         None => address(value).map(|address| Range(address, address)),
     }
+}
+
+/// A field of a field.
+fn inner<'v>(value: &'v Value, outer: &str, name: &str) -> &'v Value {
+    value.get(outer).and_then(|outer| outer.get(name)).unwrap_or(&Value::Null)
 }
 
 fn text(value: &Value) -> String {

@@ -101,8 +101,9 @@ impl Event {
 
 /// The node of a kubelet's lease, and when the kubelet renewed it last.
 pub fn lease_of_object(object: &Value) -> Option<(NodeName, Timestamp)> {
-    let name = owned(&object["metadata"]["name"])?;
-    Some((name.into(), moment(&object["spec"]["renewTime"])?))
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    let name = owned(&metadata["name"])?;
+    Some((name.into(), moment(&spec["renewTime"])?))
 }
 
 fn text(value: &Value) -> &str {

@@ -34,7 +34,8 @@ impl Block {
                 None => found.push(format!("address {ordinal} refers to attribute {index} of {known}")),
             }
         }
-        let unused = (0..known).filter(|index| !is_referenced[*index]);
+        let unused =
+            (0..known).filter(|index| !is_referenced.get(*index).is_some_and(|is_referenced| *is_referenced));
         found.extend(unused.map(|index| format!("attribute {index} is used by no address")));
     }
 
@@ -57,7 +58,7 @@ impl Block {
             }
         }
         for (ordinal, index) in self.allocations.iter().enumerate() {
-            if index.is_none() && !is_free[ordinal] {
+            if index.is_none() && !is_free.get(ordinal).is_some_and(|is_free| *is_free) {
                 found.push(format!("address {ordinal} is neither allocated nor unallocated"));
             }
         }

@@ -4,6 +4,8 @@
 //! and written back, so that a newer Calico's data survives our writes. Each also has a view as the v3 resource
 //! that operators ask for.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod affinity;
 mod block;
 mod config;

@@ -4,6 +4,8 @@
 //! keys given twice and values of the wrong type are errors. Whether the values are *allowed* is the question
 //! of [`crate::validate`], not of this module.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod error;
 mod json;
 mod tree;

@@ -20,6 +20,8 @@
 //!
 //! `token` splits text into words, `parse` makes an expression of them, `ast` evaluates and prints it.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod ast;
 mod parse;
 #[cfg(test)]
@@ -122,7 +124,7 @@ impl SelectorError {
 
     /// Which character of the text is the first wrong one, counted from 1.
     pub fn position(&self) -> usize {
-        self.text[..self.offset].chars().count() + 1
+        token::start(&self.text, self.offset).chars().count() + 1
     }
 
     pub fn found(&self) -> &str {
@@ -137,12 +139,12 @@ impl SelectorError {
     pub fn pointer(&self) -> String {
         const BEFORE: usize = 60;
         const AFTER: usize = 20;
-        let before: Vec<char> = self.text[..self.offset].chars().collect();
-        let mut after = self.text[self.offset..].chars();
+        let before: Vec<char> = token::start(&self.text, self.offset).chars().collect();
+        let mut after = token::end(&self.text, self.offset).chars();
         let skipped = before.len().saturating_sub(BEFORE);
 
         let mut line = String::from(if skipped > 0 { "…" } else { "" });
-        line.extend(before[skipped..].iter().copied().map(one_column));
+        line.extend(before.iter().skip(skipped).copied().map(one_column));
         let caret = line.chars().count();
         line.extend(after.by_ref().take(AFTER).map(one_column));
         if after.next().is_some() {

@@ -171,7 +171,8 @@ impl<'a> Parser<'a> {
     }
 
     fn token(&self) -> Token<'a> {
-        self.tokens[self.next]
+        let end = Token { word: Word::End, start: self.text.len(), end: self.text.len() };
+        self.tokens.get(self.next).copied().unwrap_or(end)
     }
 
     fn word(&self) -> Word<'a> {
@@ -179,7 +180,7 @@ impl<'a> Parser<'a> {
     }
 
     fn advance(&mut self) {
-        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        self.next = (self.next + 1).min(self.tokens.len().saturating_sub(1));
     }
 
     fn unexpected(&self, expected: &str) -> SelectorError {
@@ -187,7 +188,7 @@ impl<'a> Parser<'a> {
         let found = match word {
             Word::End => "the end".to_owned(),
             Word::Text(_) => "a string".to_owned(),
-            _ => shown(&self.text[start..end]),
+            _ => shown(self.text.get(start..end).unwrap_or_default()),
         };
         SelectorError::new(self.text, start, found, expected)
     }

@@ -109,13 +109,13 @@ impl<'a> Tokenizer<'a> {
     }
 
     fn string(&mut self, quote: char) -> Result<Word<'a>, SelectorError> {
-        let inside = &self.rest()[1..];
-        let Some(len) = inside.find(quote) else {
+        let inside = self.rest().strip_prefix(quote).unwrap_or_default();
+        let Some((inside, _)) = inside.split_once(quote) else {
             let found = "a string that does not end";
             return Err(SelectorError::new(self.text, self.offset, found, format!("a closing {quote}")));
         };
-        self.offset += len + 2;
-        Ok(Word::Text(&inside[..len]))
+        self.offset += inside.len() + 2;
+        Ok(Word::Text(inside))
     }
 
     fn operator(&mut self, label: &str) -> Result<Word<'a>, SelectorError> {
@@ -166,7 +166,7 @@ impl<'a> Tokenizer<'a> {
                 Err(SelectorError::new(self.text, self.offset, found, expected))
             }
             len => {
-                let name = &self.rest()[..len];
+                let name = start(self.rest(), len);
                 self.offset += len;
                 Ok(name)
             }
@@ -174,7 +174,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     fn rest(&self) -> &'a str {
-        &self.text[self.offset..]
+        end(self.text, self.offset)
     }
 
     fn skip(&mut self, prefix: &str) -> bool {
@@ -191,10 +191,20 @@ impl<'a> Tokenizer<'a> {
         let rest = self.rest();
         let found = match rest.chars().next() {
             None => "the end".to_owned(),
-            Some(first) => shown(&rest[..label_len(rest).max(first.len_utf8())]),
+            Some(first) => shown(start(rest, label_len(rest).max(first.len_utf8()))),
         };
         SelectorError::new(self.text, self.offset, found, expected)
     }
+}
+
+/// A text up to a place, or nothing if there is no such place.
+pub(super) fn start(text: &str, to: usize) -> &str {
+    text.get(..to).unwrap_or_default()
+}
+
+/// A text from a place on.
+pub(super) fn end(text: &str, from: usize) -> &str {
+    text.get(from..).unwrap_or_default()
 }
 
 fn trim_blanks(text: &str) -> &str {

@@ -1,5 +1,7 @@
 //! Texts that others wrote, made safe to keep and to print: no secrets, no terminal escapes, bounded lines.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod errors;
 mod harmless;
 mod lines;

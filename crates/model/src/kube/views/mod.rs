@@ -1,6 +1,8 @@
 //! Records that Kubernetes keeps as objects of its own: a Pod is an endpoint, a Node a node, a Namespace or a ServiceAccount a
 //! profile. [`view`] shows what an object is to Calico; the patches are how Calico writes such a record.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod computed;
 mod node;
 mod onto;

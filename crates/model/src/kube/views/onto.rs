@@ -54,7 +54,8 @@ pub fn calicos_part(record: &Resource) -> Value {
         return json!({"containerID": record.spec("containerID"), "ipNetworks": networks});
     }
     let patch = node_patch(record, &BTreeMap::new(), Fence::Revision(""));
-    let mut annotations = patch["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    let annotations = patch.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    let mut annotations = annotations.and_then(Value::as_object).cloned().unwrap_or_default();
     annotations.retain(|_, value| !value.is_null());
     Value::Object(annotations)
 }

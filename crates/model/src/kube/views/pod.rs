@@ -237,15 +237,13 @@ fn port(port: &Value) -> Option<Value> {
         Some(known @ ("TCP" | "UDP" | "SCTP")) => known,
         Some(_) => return None,
     };
-    let mut shown = json!({ "protocol": protocol, "port": container_port });
-    for (field, value) in [
+    let fields = [
+        ("protocol", Some(Value::from(protocol))),
+        ("port", Some(container_port.into())),
         ("name", name.map(Value::from)),
         ("hostPort", host_port.map(Value::from)),
         ("hostIP", text("hostIP").map(Value::from)),
-    ] {
-        if let Some(value) = value {
-            shown[field] = value;
-        }
-    }
-    Some(shown)
+    ];
+    let fields = fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+    Some(Value::Object(fields.collect()))
 }
