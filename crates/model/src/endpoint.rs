@@ -55,13 +55,16 @@ pub fn is_same_attachment(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Whether a record has no sandbox, as a pod that is not attached to the network shows it where endpoints are views of pods. The kubelet
-/// may still report the addresses of the last sandbox: then the container ID is empty. One that is missing may be anybody's.
+/// may still report the addresses of the last sandbox: then the container ID is empty, and there is no device. One with addresses and a
+/// device may be anybody's: old releases of Calico wrote no container ID.
 pub fn is_detached(value: &[u8]) -> bool {
-    attachment(value).is_some_and(|[sandbox, networks, ..]| match (&sandbox, networks) {
-        (Value::String(id), _) => id.is_empty(),
-        (Value::Null, Value::Array(list)) => list.is_empty(),
-        (Value::Null, networks) => networks.is_null(),
-        _ => false,
+    attachment(value).is_some_and(|[sandbox, networks, device, _]| {
+        let is_empty = |value: &Value| match value {
+            Value::Array(list) => list.is_empty(),
+            Value::String(text) => text.is_empty(),
+            other => other.is_null(),
+        };
+        is_empty(&sandbox) && (is_empty(&networks) || sandbox.is_string() && device.is_null())
     })
 }
 
@@ -111,9 +114,14 @@ mod tests {
         let reported = br#"{"spec":{"containerID":"","ipNetworks":["10.0.0.1/32"],"node":"n"}}"#;
         assert!(is_detached(reported));
         assert_eq!(*as_attached(reported), *br#"{"spec":{"node":"n"}}"#);
-        for other in
-            [&br#"{"spec":{"containerID":"c","ipNetworks":["10.0.0.1/32"]}}"#[..], br#""containerID":"""#]
-        {
+        let old =
+            br#"{"spec":{"containerID":"","ipNetworks":["10.0.0.1/32"],"interfaceName":"cali1"}}"#.as_slice();
+        assert!(!is_detached(old), "as old releases of Calico wrote it");
+        for other in [
+            &br#"{"spec":{"containerID":"c","ipNetworks":["10.0.0.1/32"]}}"#[..],
+            old,
+            br#""containerID":"""#,
+        ] {
             assert_eq!(*as_attached(other), *other);
         }
     }

@@ -75,10 +75,11 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Map<String, Value> {
         set_unless_empty(&mut spec, field, text);
     }
     let networks = networks(pod);
-    if let Some(sandbox) = sandbox(pod, &networks) {
+    let sandbox = sandbox(pod, &networks);
+    if let Some(sandbox) = sandbox {
         spec.insert("containerID".into(), sandbox.into());
     }
-    if let Some(device) = device(pod, namespace) {
+    if let Some(device) = device(pod, namespace).filter(|_| sandbox != Some("")) {
         spec.insert("interfaceName".into(), device.as_str().into());
     }
     if let Some(mac) = pod.annotation(MAC).and_then(|mac| mac.parse::<Mac>().ok()) {
@@ -115,7 +116,7 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Map<String, Value> {
 }
 
 /// The container ID of the pod's sandbox. It stays in the annotation after the sandbox has given its addresses back: if the pod shows
-/// some all the same, the endpoint has an empty one, which tells it from an endpoint whose sandbox is not known.
+/// some all the same, the endpoint has an empty one and no device, which tells it from an endpoint whose sandbox is not known.
 fn sandbox<'a>(pod: &Object<'a>, networks: &[String]) -> Option<&'a str> {
     match is_detached(pod) {
         true => (!networks.is_empty()).then_some(""),
