@@ -1,6 +1,6 @@
 //! How full the pools are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Cidr;
 use model::ipam::Block;
@@ -42,8 +42,16 @@ pub fn pool_usage<'a>(
     reserved: &Reservations,
 ) -> Vec<PoolUsage> {
     let mut by_pool: BTreeMap<usize, Vec<(Cidr, Usage)>> = BTreeMap::new();
+    // Of pools around a block the first counts. Neither they nor blocks are few.
+    let mut first: BTreeMap<Cidr, usize> = BTreeMap::new();
+    for (position, pool) in pools.iter().enumerate() {
+        first.entry(pool.cidr).or_insert(position);
+    }
+    let lengths: BTreeSet<u8> = first.keys().map(Cidr::prefix_len).collect();
     for block in blocks {
-        let pool = pools.iter().position(|pool| pool.cidr.contains_cidr(&block.cidr));
+        let around = |length: &u8| Cidr::containing(block.cidr.network(), *length);
+        let lengths = lengths.range(..=block.cidr.prefix_len());
+        let pool = lengths.filter_map(|length| first.get(&around(length)?)).min().copied();
         let listed = by_pool.entry(pool.unwrap_or(pools.len())).or_default();
         listed.push((block.cidr, block_usage(block, reserved)));
     }

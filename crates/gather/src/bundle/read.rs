@@ -23,6 +23,9 @@ pub const KEPT_BYTES_MAX: usize = 2 << 30;
 /// What a line takes besides its text, about, and each of its values.
 const LINE_BYTES: usize = 300;
 const VALUE_BYTES: usize = 32;
+/// What an object takes besides, in a record that is kept as it is, and a node of which little else is said.
+const OBJECT_BYTES: usize = 640;
+const NODE_BYTES: usize = 2_600;
 
 /// A bundle that was read, and about how many bytes are kept of it.
 #[derive(Debug, Default)]
@@ -65,10 +68,10 @@ pub fn read_within(name: &str, from: &mut dyn BufRead, room: usize) -> io::Resul
     let (mut number, mut skipped) = (0, 0);
     while let Some(line) = next_line(from)? {
         number += 1;
-        let (parsed, bytes) = match &line {
+        let (parsed, bytes, objects) = match &line {
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-            Line::Whole(line) => (parse(line), cost(line)),
-            Line::TooLong => (Err("it is too long".to_owned()), 0),
+            Line::Whole(line) => (parse(line), cost(line), objects(line)),
+            Line::TooLong => (Err("it is too long".to_owned()), 0, 0),
         };
         drop(line);
         let began = parsed.as_ref().is_ok_and(|value| value.get("plumbBundle").is_some());
@@ -77,6 +80,7 @@ pub fn read_within(name: &str, from: &mut dyn BufRead, room: usize) -> io::Resul
         }
         let look = look.get_or_insert_default();
         let kind = parsed.as_ref().map_or(LineKind::Mark, LineKind::of);
+        let bytes = bytes + parsed.as_ref().map_or(0, |value| look.more_of(value, objects));
         if kind != LineKind::Mark && !has_room(room, bytes, kind, &mut earlier, look, &mut skipped) {
             skipped += 1;
             continue;
@@ -126,6 +130,10 @@ fn has_room(
 /// About how much memory is kept of a line.
 fn cost(line: &[u8]) -> usize {
     LINE_BYTES + line.len() + values(line) * VALUE_BYTES
+}
+
+fn objects(line: &[u8]) -> usize {
+    line.iter().filter(|byte| **byte == b'{').count()
 }
 
 /// About how many values it has.
@@ -213,6 +221,17 @@ impl Reading {
             self.evidence.unseen.push(unseen);
         } else {
             self.more_unseen += 1;
+        }
+    }
+
+    /// What is kept of a line takes more than its text tells: a record that stays as it is, and a node that is new.
+    fn more_of(&self, value: &Value, objects: usize) -> usize {
+        let text = |part: &str, name: &str| value.get(part)?.get(name)?.as_str();
+        match (text("record", "key"), text("node", "name")) {
+            // Of endpoints, which are very many, only what matters is kept.
+            (Some(key), _) if !key.contains("/workloadendpoints/") => objects * OBJECT_BYTES,
+            (_, Some(node)) if !self.evidence.nodes.contains_key(&node.into()) => NODE_BYTES,
+            _ => 0,
         }
     }
 

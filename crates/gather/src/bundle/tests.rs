@@ -256,6 +256,18 @@ fn what_does_not_fit_is_skipped_and_said() {
     assert_eq!(none.taken_at, Some(at(2)), "when it was taken is known");
 }
 
+/// A node of which only the name is said takes far more than its line.
+#[test]
+fn nodes_without_content_count_too() {
+    let lines: String = (0..100).map(|number| format!("{{\"node\":{{\"name\":\"n{number}\"}}}}\n")).collect();
+    let bundle = format!("{{\"plumbBundle\":1}}\n{lines}");
+    let (evidence, kept) = within(bundle.as_bytes(), 100_000);
+    assert!((20..60).contains(&evidence.nodes.len()), "{}", evidence.nodes.len());
+    assert!(
+        kept.sum() <= 100_000 && words(&evidence)[0].ends_with("because they hold more than can be kept")
+    );
+}
+
 /// A later look begins with nothing, whatever the one before was too large for.
 #[test]
 fn a_look_that_did_not_fit_does_not_hide_the_next() {

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use model::Kind;
+use model::{Cidr, Kind, NodeName};
 
+use crate::checks::networks::Networks;
 use crate::checks::words::{counted, listed};
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Subject};
 
@@ -24,18 +25,24 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let held: Vec<(&NodeName, IpAddr)> = case
+        .node_views()
+        .values()
+        .flat_map(|view| addresses(view).into_iter().map(|address| (&view.name, address)))
+        .collect();
+    let held_by_network = Networks::new(held.iter().map(|(_, address)| Cidr::single(*address)));
+    let blocks: Vec<Cidr> = case.live_blocks().map(|(block, _)| block).collect();
+    let blocks_by_network = Networks::new(blocks.iter().copied());
     for (pool, record) in case.pools().iter().filter(|(pool, _)| pool.is_enabled()) {
-        let inside: Vec<String> = case
-            .node_views()
-            .values()
-            .filter_map(|view| {
-                let address = addresses(view).into_iter().find(|address| pool.cidr.contains(*address))?;
-                Some(format!("{} ({address})", view.name))
-            })
-            .collect();
+        let mut inside: Vec<&(&NodeName, IpAddr)> =
+            held_by_network.within(&pool.cidr).into_iter().filter_map(|place| held.get(place)).collect();
         if inside.is_empty() {
             continue;
         }
+        // Of each node the first address.
+        inside.dedup_by_key(|(node, _)| *node);
+        let inside: Vec<String> =
+            inside.iter().map(|(node, address)| format!("{node} ({address})")).collect();
         let summary = format!(
             "pool {} ({}) contains the addresses of {}: {}",
             pool.name,
@@ -45,8 +52,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         );
         let finding = look.found(record.seen.key(), summary);
         finding.known_by("contains").seen(record.exhibit(format!("cidr: {}", pool.cidr)));
-        for (block, _) in case.live_blocks().filter(|(block, _)| pool.cidr.contains_cidr(block)) {
-            finding.explains(FindingCode::BlockHidesAddress, Subject::Block(block));
+        for block in blocks_by_network.within(&pool.cidr).into_iter().filter_map(|place| blocks.get(place)) {
+            finding.explains(FindingCode::BlockHidesAddress, Subject::Block(*block));
         }
     }
 }
@@ -62,6 +69,20 @@ mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use evidence::sample::{record, small};
+
+    /// A node's records may name several of its addresses.
+    #[test]
+    fn each_node_inside_is_named_once() {
+        let mut evidence = small();
+        let bgp = json!({"ipv4Address": "10.200.0.9/24", "ipv6Address": "fd00::9/64"});
+        evidence.records.add(record(Kind::Node, "n9", json!({"bgp": bgp})));
+        evidence.kube_nodes.as_mut().unwrap()[0].seen.internal_ips =
+            vec!["10.200.0.2".parse().unwrap(), "10.200.0.1".parse().unwrap()];
+        let spec = json!({"cidr": "10.200.0.0/24", "blockSize": 26});
+        evidence.records.add(record(Kind::IpPool, "lan", spec));
+        let summary = only(&CHECK, &evidence).summary;
+        assert!(summary.contains("2 nodes: n9 (10.200.0.9), worker-0000 (10.200.0.2)"), "{summary}");
+    }
 
     #[test]
     fn fires_for_an_enabled_pool_around_a_node() {
