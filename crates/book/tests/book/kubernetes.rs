@@ -180,7 +180,7 @@ async fn a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels() {
     let before = Book::new(store.clone());
     let own = Cidr::containing(assign(&before, "node-a", "a").await, 29).unwrap();
     assign(&before, "node-b", "b").await;
-    let path = format!("/apis/{}/blockaffinities", LAYOUT.api_version());
+    let path = format!("/apis/{}/blockaffinities", layout().api_version());
     for affinity in api.read(&path).unwrap()["items"].as_array().unwrap() {
         let name = affinity["metadata"]["name"].as_str().unwrap();
         let change = json!({"metadata": {"labels": null}});

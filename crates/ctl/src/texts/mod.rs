@@ -310,7 +310,7 @@ mod tests {
             writer.look(format!("2026-01-01T10:00:{second:02}Z").parse().unwrap()).unwrap();
             for number in 0..50 {
                 let pool = br#"{"spec":{"cidr":"10.0.0.0/16"}}"#;
-                writer.record(&Key::cluster(Kind::IpPool, &format!("p{number}")), pool).unwrap();
+                writer.record(&Key::cluster(Kind::IpPool, format!("p{number}")), pool).unwrap();
             }
             writer.whole_store().unwrap();
             writer.node(NodeEvidence::new(node)).unwrap();
