@@ -164,7 +164,7 @@ pub(crate) fn cooldown_seconds(config: Option<&Stored<IpamConfig>>) -> i64 {
 }
 
 /// An affinity that cannot be read is one in a state that is not ours to change: its block counts and is left alone.
-fn understand_affinity(record: &Record) -> Option<(Cidr, Stored<Affinity>)> {
+pub(crate) fn understand_affinity(record: &Record) -> Option<(Cidr, Stored<Affinity>)> {
     let Key::Affinity { owner, block } = &record.key else { return None };
     let affinity = Affinity::decode(owner, block, &record.value).unwrap_or_else(|error| {
         warn!("{error}; the block is not used");

@@ -70,7 +70,7 @@ pub(super) const ALL: &[Remedy] = &[
     ),
     by_hand(
         FindingCode::AffinityUnlabelled,
-        "calico-node labels its node's affinities when it starts; plumb repair does not write to a Kubernetes store",
+        "calico-node and plumbd node label their own node's affinities when they start; restart it on that node",
     ),
     by_hand(FindingCode::BlockLimitReached, PEOPLE),
     by_hand(

@@ -130,8 +130,8 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
             address: address.to_owned(),
             reason: "it does not accept the credentials (401)".to_owned(),
             hint: Some(
-                "is it this cluster's token or client certificate, and has it not expired? The kubeconfig names it; in a \
-                 pod without one it is the token of the service account"
+                "renew the token or the client certificate that the kubeconfig names (in a pod without one: the service \
+                 account's token), and check that it is this cluster's"
                     .to_owned(),
             ),
         },

@@ -4,14 +4,14 @@ mod finish;
 pub(super) mod one_by_one;
 mod plan;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ipam::{Answer, AssignError, Assignment, Corrupt, Grant, Granted, Request, Stored, Surroundings, Want};
-use model::ipam::Handle;
-use model::{HandleId, Key};
+use model::ipam::{Affinity, Handle};
+use model::{Cidr, HandleId, Key};
 use store::StoreError;
 use tokio::sync::oneshot;
 
@@ -22,7 +22,7 @@ use crate::book::{Ground, Inner};
 use crate::look::Reader;
 use crate::patience::Patience;
 use crate::request::AssignRequest;
-use crate::scene::Scene;
+use crate::scene::{Scene, understand_affinity};
 use crate::{Addition, BookError};
 
 /// Blocks of a node that are read at once, in case the first ones are full.
@@ -44,6 +44,8 @@ pub(crate) struct Assigning {
     may_have_handle: bool,
     /// When to try again, if it has to.
     pub(super) due: Option<Instant>,
+    /// Affinities that were in the way of a claim. A list by label does not show those that Calico before 3.31 has written.
+    unlisted: BTreeMap<Cidr, Stored<Affinity>>,
 }
 
 /// A member with what the next commit gives it.
@@ -68,6 +70,7 @@ impl Assigning {
             plans: Vec::new(),
             may_have_handle: false,
             due: None,
+            unlisted: BTreeMap::new(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Assigning {
     /// Whether it may try again after this error.
     fn check(&mut self, inner: &Inner, error: &Arc<StoreError>) -> Result<(), BookError> {
         self.must_read = true;
+        self.note_unlisted(error);
         let limit = inner.settings.patience;
         let patience = self.patience.get_or_insert_with(|| Patience::new(limit));
         // A store that lost an answer is often away for a moment. What it did is worth waiting for.
@@ -122,6 +126,24 @@ impl Assigning {
             return Ok(());
         }
         patience.check_shared(error)
+    }
+}
+
+impl Assigning {
+    fn note_unlisted(&mut self, error: &StoreError) {
+        let own = self.request.block_owner();
+        let is_own = |key: &Key| matches!(key, Key::Affinity { owner, .. } if *owner == own);
+        match error {
+            StoreError::AlreadyExists { existing: found } | StoreError::Conflict { current: found }
+                if is_own(&found.key) =>
+            {
+                self.unlisted.extend(understand_affinity(found));
+            }
+            StoreError::NotFound { key: key @ Key::Affinity { block, .. } } if is_own(key) => {
+                self.unlisted.remove(block);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -170,7 +192,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     let Some(first) = members.first() else { return };
     let request = group_request(inner, &first.request, wants, &ground.scene, required.len());
     let mut reader = reader(inner, ground);
-    let decided = match Assignment::new(request, surroundings(inner, ground)) {
+    let decided = match Assignment::new(request, surroundings(inner, ground, &members)) {
         Ok(mut assignment) => reader.decide(&mut assignment).await,
         Err(error) => Err(error.into()),
     };
@@ -218,8 +240,13 @@ fn reader<'a>(inner: &'a Inner, ground: &Ground) -> Reader<'a> {
 }
 
 /// What the decision starts from. Blocks that are known to be full come last: there is no use in looking at them first.
-fn surroundings(inner: &Inner, ground: &Ground) -> Surroundings {
+fn surroundings(inner: &Inner, ground: &Ground, members: &[Assigning]) -> Surroundings {
     let mut surroundings = ground.scene.surroundings(inner.now());
+    for (block, affinity) in members.iter().flat_map(|member| &member.unlisted) {
+        if !surroundings.affinities.iter().any(|(known, _)| known == block) {
+            surroundings.affinities.push((*block, affinity.clone()));
+        }
+    }
     if let Some(warm) = inner.warm.as_ref().filter(|_| ground.is_remembered) {
         surroundings.affinities.sort_by_key(|(block, _)| warm.is_full(block));
         surroundings.unclaimed = warm.unclaimed();
