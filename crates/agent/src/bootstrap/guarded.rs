@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::kube::{Layout, access, definitions};
 use model::{Key, Kind};
-use serde_json::{Value, json};
+use serde_json::json;
 use store::Store;
 use store::config::Reason;
 use store::kube::{KubeConfig, KubeStore};
@@ -30,35 +30,11 @@ fn environment(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn collection(manifest: &Value) -> String {
-    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]).to_lowercase());
-    let plural = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |start| format!("{start}ies"));
-    match text(&manifest["metadata"]["namespace"]).as_str() {
-        "" => format!("/apis/{version}/{plural}"),
-        namespace => format!("/api/{version}/namespaces/{namespace}/{plural}"),
-    }
-}
-
 fn install(api: &Api, layout: Layout) {
-    let manifests = [
-        definitions(layout),
-        access::policies(layout, SYSTEM),
-        access::accounts_and_roles(layout, SYSTEM),
-        vec![json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-a" } })],
-    ];
-    for manifest in manifests.concat() {
-        let path = match manifest["kind"].as_str() {
-            Some("Node") => "/api/v1/nodes".to_owned(),
-            _ => collection(&manifest),
-        };
-        api.create(&path, &manifest).unwrap();
-    }
-    let of_tiers = format!("/apis/{}/tiers", layout.api_version());
-    wait_until("the definitions to be served", || {
-        api.get(&of_tiers).is_ok_and(|answer| answer.status == 200)
-    })
-    .unwrap();
+    api.define(&definitions(layout)).unwrap();
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-a" } });
+    let rights = [access::policies(layout, SYSTEM), access::accounts_and_roles(layout, SYSTEM)].concat();
+    rights.iter().chain([&node]).for_each(|manifest| api.apply(manifest, "").unwrap());
 }
 
 /// A tier that no agent creates.

@@ -152,6 +152,7 @@ fn rights_that_are_too_narrow_are_never_called_healthy() {
         named.iter().any(|unseen| unseen.contains("BGPPeer") && unseen.contains("plumb-reader")),
         "{named:#?}"
     );
+    desk.plumb(&["repair"]).refused(2, &["records could not be read (", "plumb-reader"]);
     withdraw(&cluster, &["joe-some"]);
     allow(&cluster, "joe-records", of_calico());
 

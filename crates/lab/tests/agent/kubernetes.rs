@@ -58,6 +58,7 @@ fn a_pod_gets_its_network_and_gives_it_back() {
         assert_eq!(recorded["metadata"]["annotations"]["own"], "stays");
         let again = place.add(&pod, &uid).address().unwrap();
         assert_eq!(again, address, "{}", agent.log());
+        assert!(agent.log().contains("/agent.kubeconfig"), "it is not the administrator: {}", agent.log());
         place
             .call("CHECK", &pod, &uid)
             .with_netconf("prevResult", place.add(&pod, &uid).result().unwrap())

@@ -51,6 +51,7 @@ fn pods_reach_each_other(test: &str, mode: Mode, tunnels: usize) {
     assert_eq!(sandboxes.count(), 2, "{held:?}");
     for node in NODES {
         let log = lab.log_tail(node, "agent", usize::MAX);
+        assert!(log.contains(&format!("/{node}.kubeconfig")), "it is not the administrator: {log}");
         assert!(!log.contains("refuses access"), "{node}: {log}");
     }
 }

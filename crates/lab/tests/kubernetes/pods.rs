@@ -49,6 +49,7 @@ fn a_lab_runs_on_kubernetes_and_leaves_no_trace() {
     assert_eq!((read_pod(&lab, "shop/web-0"), holders(&lab)), (None, vec![db.container_id]));
     for node in ["node1", "node2"] {
         let log = lab.log_tail(node, "agent", usize::MAX);
+        assert!(log.contains(&format!("/{node}.kubeconfig")), "it is not the administrator: {log}");
         assert!(!log.contains("refuses access"), "the shipped role and policies are enough: {log}");
     }
     let removed = lab.down().unwrap();

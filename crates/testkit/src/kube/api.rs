@@ -169,9 +169,11 @@ fn path_of(manifest: &Value) -> String {
         Some(start) => format!("{}policies", start.to_lowercase()),
         None => format!("{}s", kind.to_lowercase()),
     };
+    // Kubernetes' oldest kinds belong to no group.
+    let root = if version.contains('/') { "/apis" } else { "/api" };
     match namespace.is_empty() {
-        true => format!("/apis/{version}/{plural}/{name}"),
-        false => format!("/api/{version}/namespaces/{namespace}/{plural}/{name}"),
+        true => format!("{root}/{version}/{plural}/{name}"),
+        false => format!("{root}/{version}/namespaces/{namespace}/{plural}/{name}"),
     }
 }
 

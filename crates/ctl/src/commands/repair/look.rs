@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use ::doctor::{Options, Report};
+use evidence::Unseen;
 use gather::LiveSources;
 use jiff::{SignedDuration, Timestamp};
 use mend::Failure as Failed;
@@ -29,6 +30,10 @@ pub(super) async fn plan(
     let options = options(repair);
     let mut examiner = Examiner::new(sources, rule(repair.settle), options.clone()).keeping_earlier();
     let examined = examiner.run().await?;
+    // What may not be read could speak against a step.
+    if let Some(refused) = examined.report.unseen.iter().find(|gap| matches!(gap, Unseen::Refused { .. })) {
+        return Err(Failure::new(refused.to_string()));
+    }
     let start = Instant::now();
     let mut plan = repair::plan(&examined.evidence, &examined.report, scope, &options);
     if repair.timings {
