@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 use book::{Addition, Book, Settings};
-use ipam::Granted;
+use ipam::{Granted, ReleaseRule};
 use model::kube::Layout;
 use model::names::{EndpointName, host_interface_name};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
@@ -187,7 +187,17 @@ async fn a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels() {
         api.patch("merge", &format!("{path}/{name}"), &change).unwrap();
     }
     let unlisted = assign(&Book::new(store.clone()), "node-a", "unlisted").await;
-    assert!(own.contains(unlisted), "a list does not show the affinity, but it is in the way: {unlisted}");
+    assert!(own.contains(unlisted), "a list by labels does not show the affinity: {unlisted}");
+    // In the other block that there is, if the affinity were in the way of a claim and nothing else: another node's, and not empty.
+    let owner = AffinityOwner::Host("node-a".to_owned());
+    let found = store.affinities_of(&owner).await.unwrap();
+    assert_eq!(
+        found.into_iter().map(|record| record.key).collect::<Vec<_>>(),
+        [Key::Affinity { owner: owner.clone(), block: own }]
+    );
+    let held = Book::new(store.clone())
+        .release_host("node-a", ReleaseRule { must_be_empty: true, sequence_number: None });
+    assert!(held.await.unwrap()[0].result.is_err(), "its block is found, and in use");
 
     let book = Book::following(store.clone(), Settings::default(), "node-a");
     assert_eq!(book.label_affinities("node-a").await.unwrap(), 1, "the other one is another node's");

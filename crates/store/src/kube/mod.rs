@@ -145,6 +145,10 @@ impl Store for KubeStore {
         Some(KubeObjects::of(&shared.client, found))
     }
 
+    fn needs_labels(&self) -> bool {
+        true
+    }
+
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         check_key(key)?;
         let shared = self.shared();
@@ -185,6 +189,16 @@ impl Store for KubeStore {
 /// Advice about an error of this backend, if it is one.
 pub(crate) fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     error.downcast_ref::<Trouble>().and_then(Trouble::hint).map(str::to_owned)
+}
+
+/// How long the API server asked to wait, if an error of this backend says so.
+pub(crate) fn pause_asked_for(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
+    error.downcast_ref::<Trouble>().and_then(Trouble::pause_asked_for)
+}
+
+/// Whether an error says that no server was reached. Those of other backends do not come from a server that is busy with lists.
+pub(crate) fn is_out_of_reach(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<Trouble>().is_none_or(Trouble::is_out_of_reach)
 }
 
 /// Advice about what kept the rest of a change from being made.

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::range::Collection;
-use super::read::{readable, record};
+use super::read::record;
 use crate::Record;
 
 /// The records of a page, in no particular order, and how the list goes on.
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for Items<'_> {
         let Items(Reader { layout, collection }) = self;
         let mut records = Vec::new();
         while let Some(item) = items.next_element::<Map<String, Value>>()? {
-            let decoded = readable(layout, collection, item).filter(|decoded| !decoded.is_tombstone);
+            let decoded = collection.decode(layout, item).filter(|decoded| !decoded.is_tombstone);
             records.extend(decoded.map(record));
         }
         Ok(records)

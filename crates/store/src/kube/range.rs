@@ -2,7 +2,8 @@
 
 use model::kube::views::{Shown, behind, shown_as, view};
 use model::kube::{
-    Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, is_custom_resource, place,
+    Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, decode_brief_block,
+    is_custom_resource, place,
 };
 use model::names::EndpointName;
 use model::text::on_one_line;
@@ -40,13 +41,6 @@ impl Source {
             Some(namespace) => format!("{api}/namespaces/{}/{}", escaped(namespace), self.plural(layout)),
             None => format!("{api}/{}", self.plural(layout)),
         }
-    }
-
-    /// How many objects to ask for where so many may come. Blocks have up to 64 addresses with all about their owners, and whoever
-    /// follows all blocks of a cluster is to hold one page of them, not two dozen MiB.
-    pub(super) fn page(self, limit: usize) -> usize {
-        let most = if self == Source::Custom(Kind::IpamBlock) { BLOCKS_PER_PAGE } else { usize::MAX };
-        limit.clamp(1, most)
     }
 
     /// Whether the metadata of an object is all that its record is made of.
@@ -136,6 +130,22 @@ impl Collection {
         key.etcd_text().starts_with(&self.range.etcd_prefix())
     }
 
+    /// How many objects to ask for where so many may come. Blocks have up to 64 addresses with all about their owners, and whoever
+    /// follows all blocks of a cluster is to hold one page of them, not two dozen MiB.
+    pub(super) fn page(&self, limit: usize) -> usize {
+        let is_long = self.source == Source::Custom(Kind::IpamBlock) && !self.is_in_metadata;
+        limit.clamp(1, if is_long { BLOCKS_PER_PAGE } else { usize::MAX })
+    }
+
+    /// The record in an object of the collection, if it holds one.
+    pub(super) fn decode(&self, layout: Layout, object: Map<String, Value>) -> Option<Decoded> {
+        let decoded = match self.source {
+            Source::Custom(Kind::IpamBlock) if self.is_in_metadata => decode_brief_block(&object),
+            source => source.decode(layout, object),
+        };
+        decoded.filter(|decoded| self.holds(&decoded.key))
+    }
+
     /// The path of the collection, with the question mark that begins its query.
     pub(super) fn path(&self, layout: Layout) -> String {
         let path = self.source.path(layout, self.namespace.as_deref());
@@ -185,6 +195,9 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
             collections
         }
         KeyRange::Blocks(_) | KeyRange::AllBlocks => vec![custom(Kind::IpamBlock, range)],
+        KeyRange::BlocksInBrief(_) => {
+            vec![Collection { is_in_metadata: true, ..custom(Kind::IpamBlock, range) }]
+        }
         KeyRange::HostAffinities | KeyRange::VirtualAffinities => vec![custom(Kind::BlockAffinity, range)],
         KeyRange::UnlabelledAffinities => {
             let selector = Some(format!("labelSelector={}", escaped(&format!("!{HOSTNAME_HASH_LABEL}"))));

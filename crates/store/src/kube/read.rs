@@ -2,8 +2,7 @@
 
 use http::StatusCode;
 use model::Key;
-use model::kube::{Decoded, Layout};
-use serde_json::{Map, Value};
+use model::kube::Decoded;
 
 use super::Shared;
 use super::client::{Answer, Request};
@@ -96,8 +95,7 @@ impl Shared {
         token: &str,
         moment: Option<&Revision>,
     ) -> Result<Page, StoreError> {
-        let mut path =
-            format!("{}limit={}", collection.path(self.layout), collection.source.page(request.limit));
+        let mut path = format!("{}limit={}", collection.path(self.layout), collection.page(request.limit));
         match (token, moment) {
             ("", None) => {}
             // The other collections of a list show the moment of the first.
@@ -122,15 +120,6 @@ impl Shared {
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
     }
-}
-
-/// What a document of a collection holds, if it is a record of the range.
-pub(super) fn readable(
-    layout: Layout,
-    collection: &Collection,
-    document: Map<String, Value>,
-) -> Option<Decoded> {
-    collection.source.decode(layout, document).filter(|decoded| collection.holds(&decoded.key))
 }
 
 pub(super) fn record(decoded: Decoded) -> Record {

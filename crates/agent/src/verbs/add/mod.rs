@@ -127,7 +127,9 @@ impl Add<'_> {
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let (pod, observed) = wiring::observe(self.pod.take(), self.call, device, self.services).await?;
+        let guard = WantedGuard::of_call(self.services, &**self.book.store(), &self.node).await?;
+        let (pod, observed) =
+            wiring::observe(self.pod.take(), self.call, device, guard, self.services).await?;
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
         let preparation = Preparation {
