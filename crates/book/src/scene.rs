@@ -69,6 +69,25 @@ impl RawScene {
     }
 }
 
+/// The records, understood.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) lock: Lock,
+    pub(crate) config: Option<Stored<IpamConfig>>,
+    pub(crate) pools: Vec<Stored<Pool>>,
+    pub(crate) reserved: Vec<Cidr>,
+    pub(crate) node_labels: BTreeMap<String, String>,
+    pub(crate) affinities: Vec<(Cidr, Stored<Affinity>)>,
+}
+
+/// Whether an operator has locked the store.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Lock {
+    Locked,
+    /// With what a commit must require, so that a lock that comes in between is seen.
+    Unlocked(Box<Change>),
+}
+
 impl Scene {
     pub(crate) fn understand(raw: &RawScene) -> Result<Scene, BookError> {
         let mut reserved = Vec::new();

@@ -188,16 +188,13 @@ async fn a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels() {
     }
     let unlisted = assign(&Book::new(store.clone()), "node-a", "unlisted").await;
     assert!(own.contains(unlisted), "a list by labels does not show the affinity: {unlisted}");
-    // In the other block that there is, if the affinity were in the way of a claim and nothing else: another node's, and not empty.
     let owner = AffinityOwner::Host("node-a".to_owned());
     let found = store.affinities_of(&owner).await.unwrap();
-    assert_eq!(
-        found.into_iter().map(|record| record.key).collect::<Vec<_>>(),
-        [Key::Affinity { owner: owner.clone(), block: own }]
-    );
-    let held = Book::new(store.clone())
-        .release_host("node-a", ReleaseRule { must_be_empty: true, sequence_number: None });
-    assert!(held.await.unwrap()[0].result.is_err(), "its block is found, and in use");
+    let keys: Vec<Key> = found.into_iter().map(|record| record.key).collect();
+    assert_eq!(keys, [Key::Affinity { owner, block: own }], "not the other node's");
+    let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
+    let released = before.release_host("node-a", rule).await.unwrap();
+    assert!(released[0].block == own && released[0].result.is_err(), "it is found, and in use: {released:?}");
 
     let book = Book::following(store.clone(), Settings::default(), "node-a");
     assert_eq!(book.label_affinities("node-a").await.unwrap(), 1, "the other one is another node's");

@@ -39,10 +39,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::kube::Layout;
-use model::{Key, KeyRange};
+use model::{DevicePrefixes, Key, KeyRange};
 
 use self::client::Client;
 use self::failure::{HalfWritten, Trouble};
+use self::range::Form;
 use crate::request::{check_commit_with_views, check_key};
 use crate::steps::one_by_one;
 use crate::{
@@ -75,6 +76,14 @@ struct Chosen {
 struct Shared {
     client: Arc<Client>,
     layout: Layout,
+    /// What devices of pods are called.
+    prefixes: Arc<DevicePrefixes>,
+}
+
+impl Shared {
+    fn form(&self) -> Form<'_> {
+        Form { layout: self.layout, prefixes: &self.prefixes }
+    }
 }
 
 impl KubeStore {
@@ -84,7 +93,8 @@ impl KubeStore {
         let layout = layout::choose(&client, config.api_group.as_deref()).await?;
         tracing::debug!(group = layout.group(), "records are kept as custom resources");
         let is_layout_found = config.api_group.as_deref().is_none_or(str::is_empty);
-        let shared = Arc::new(Shared { client: Arc::new(client), layout });
+        let prefixes = Arc::new(config.device_prefixes);
+        let shared = Arc::new(Shared { client: Arc::new(client), layout, prefixes });
         let chosen = Chosen { shared, asked: None };
         Ok(KubeStore { chosen: Arc::new(Mutex::new(chosen)), is_layout_found })
     }
@@ -125,7 +135,8 @@ impl KubeStore {
         match layout::served(&used.client).await {
             Ok(Some(layout)) if layout != used.layout => {
                 tracing::warn!(group = layout.group(), "the records are in another API group now");
-                self.chosen().shared = Arc::new(Shared { client: Arc::clone(&used.client), layout });
+                let (client, prefixes) = (Arc::clone(&used.client), Arc::clone(&used.prefixes));
+                self.chosen().shared = Arc::new(Shared { client, layout, prefixes });
                 true
             }
             _ => false,

@@ -1,19 +1,27 @@
 //! Which collections of objects a range of keys lies in, and where a record is.
 
-use model::kube::views::{Shown, behind, shown_as, view};
+use model::kube::views::{Shown, behind, shown_as, view_with};
 use model::kube::{
     Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, decode_brief_block,
     is_custom_resource, place,
 };
 use model::names::EndpointName;
 use model::text::on_one_line;
-use model::{IpVersion, Key, KeyRange, Kind};
+use model::{DevicePrefixes, IpVersion, Key, KeyRange, Kind};
 use serde_json::{Map, Value};
 
 use super::once;
 
 /// 20 KB each where all addresses are taken.
 const BLOCKS_PER_PAGE: usize = 100;
+
+/// What it takes to understand an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<'s> {
+    pub(super) layout: Layout,
+    /// What devices of pods are called.
+    pub(super) prefixes: &'s DevicePrefixes,
+}
 
 /// What kind of object keeps records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,10 +68,10 @@ impl Source {
 
     /// The record in an object, if it holds one. One that cannot be read is a record all the same: it has a key, and whatever it may hold
     /// counts for whoever finds it unreadable. An object that no key names is passed over.
-    pub(super) fn decode(self, layout: Layout, object: Map<String, Value>) -> Option<Decoded> {
+    pub(super) fn decode(self, form: Form<'_>, object: Map<String, Value>) -> Option<Decoded> {
         let decoded = match self {
-            Source::Custom(kind) => decode(layout, kind, object).map(Some),
-            Source::View(shown) => view(shown, &object),
+            Source::Custom(kind) => decode(form.layout, kind, object).map(Some),
+            Source::View(shown) => view_with(shown, &object, form.prefixes),
         };
         decoded.unwrap_or_else(|Undecodable { error, stand_in }| {
             let problem = on_one_line(&error);
@@ -138,10 +146,10 @@ impl Collection {
     }
 
     /// The record in an object of the collection, if it holds one.
-    pub(super) fn decode(&self, layout: Layout, object: Map<String, Value>) -> Option<Decoded> {
+    pub(super) fn decode(&self, form: Form<'_>, object: Map<String, Value>) -> Option<Decoded> {
         let decoded = match self.source {
             Source::Custom(Kind::IpamBlock) if self.is_in_metadata => decode_brief_block(&object),
-            source => source.decode(layout, object),
+            source => source.decode(form, object),
         };
         decoded.filter(|decoded| self.holds(&decoded.key))
     }

@@ -45,7 +45,7 @@ impl Shared {
             StatusCode::OK => {
                 let object =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
-                Ok(location.source.decode(self.layout, object))
+                Ok(location.source.decode(self.form(), object))
             }
             StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
             // A name that the server cannot even take is not there.
@@ -108,7 +108,7 @@ impl Shared {
         let request_of_page = Request::list(path).metadata_only(collection.is_in_metadata);
         let answer = self.client.send(&request_of_page).await?;
         match answer.status {
-            StatusCode::OK => Page::read(self.layout, collection, &answer.body)
+            StatusCode::OK => Page::read(self.form(), collection, &answer.body)
                 .map_err(|error| unreadable(&operation, error)),
             StatusCode::GONE => Err(StoreError::HistoryGone { range: request.range.clone() }),
             // An older Calico has fewer kinds.

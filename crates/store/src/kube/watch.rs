@@ -297,7 +297,7 @@ impl Stream {
         if !matches!(kind, "ADDED" | "MODIFIED" | "DELETED") {
             return None;
         }
-        let decoded = self.collection.decode(self.shared.layout, object)?;
+        let decoded = self.collection.decode(self.shared.form(), object)?;
         let was_marked = self.marked.contains(&decoded.key);
         let is_removal = kind == "DELETED";
         match (is_removal, decoded.is_tombstone) {
@@ -375,7 +375,11 @@ mod tests {
         let client = Client::connect(&KubeConfig { settings, ..KubeConfig::default() }).await.unwrap();
         let (news, _receiver) = mpsc::channel(1);
         let mut stream = Stream {
-            shared: Arc::new(Shared { client: Arc::new(client), layout: Layout::V1 }),
+            shared: Arc::new(Shared {
+                client: Arc::new(client),
+                layout: Layout::V1,
+                prefixes: Arc::default(),
+            }),
             collection: watched(&KeyRange::Handles).remove(0),
             index: 0,
             position: 7,
