@@ -40,7 +40,7 @@ const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10], nodes: 50, 
 
 impl Extent {
     fn plugin(self, lab: &lab::Lab) -> Result<PathBuf> {
-        if self.is_trial { Ok(lab.programs().cni().to_owned()) } else { plugin::released() }
+        if self.is_trial { Ok(lab.programs().cni()) } else { plugin::released() }
     }
 }
 

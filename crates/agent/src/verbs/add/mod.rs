@@ -24,6 +24,7 @@ use super::error::CniError;
 use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
 use crate::between::read_protected;
 use crate::failpoint::{self, Point};
+use crate::guard::WantedGuard;
 use crate::journal::Entry;
 use crate::services::Services;
 
