@@ -51,6 +51,23 @@ pub(crate) fn parse(mut command: clap::Command, words: Vec<OsString>) -> Result<
     Cli::from_arg_matches(&matches)
 }
 
+/// What is wrong with a command line, as calicoctl says it.
+pub(crate) fn in_one_line(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ErrorKind};
+    let said = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UnknownArgument => format!("unknown flag: {}", said(ContextKind::InvalidArg)),
+        ErrorKind::InvalidSubcommand => {
+            format!("unknown command {:?} for \"calicoctl\"", said(ContextKind::InvalidSubcommand))
+        }
+        _ => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        }
+    }
+}
+
 /// Flags that every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Global {

@@ -31,12 +31,20 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
         Err(WriteError::Missing(_)) => {
             Err(Failure::new(format!("{} {} not found", label.kind, label.name)).into())
         }
-        Err(error) => Err(error.into_failure().into()),
+        // What a closure refused is told as it is; calicoctl says no more of the rest than this.
+        Err(WriteError::Other(failure)) => Err(failure.into()),
+        Err(error) => {
+            let said = format!("failed to update {} {}, label not changed", label.kind, label.name);
+            Err(error.into_failure().in_calicoctl(said).into())
+        }
     }
 }
 
 fn subject(label: &Label) -> Result<Named, Failure> {
-    let kind = scope::kind(&label.kind)?;
+    let kind = scope::kind(&label.kind).map_err(|failure| {
+        let said = format!("failed to get {} {}, error {}", label.kind, label.name, failure.calicoctl());
+        failure.in_calicoctl(said)
+    })?;
     refuse_ipam_record(kind)?;
     scope::check_name(kind, &label.name)?;
     let namespace = Scope::new(label.namespace.namespace.as_deref(), false)?.of_one(kind)?;
@@ -74,7 +82,11 @@ impl Edit {
                 Some(old) if old != *value && !label.overwrite => Err(Failure::new(format!(
                     "failed to update label of {kind} {name}, key {key} is already present with value {old:?}"
                 ))
-                .hint("--overwrite sets a new value")),
+                .hint("--overwrite sets a new value")
+                .in_calicoctl(format!(
+                    "failed to update label of {kind} {name}, key {key} is already present. please use '--overwrite' to set a \
+                     new value"
+                ))),
                 old => Ok(old.is_some()),
             },
         }

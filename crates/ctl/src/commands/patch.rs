@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 
-use model::{Metadata, Resource, manifest};
+use model::{Kind, Metadata, Resource, manifest};
 use serde_json::{Map, Value};
 
 use crate::cli::{Global, Patch, PatchType};
 use crate::failure::{Failure, Failures};
 use crate::merge::merge;
 use crate::scope::{self, Named, Scope};
-use crate::write::{Writer, refuse_ipam_record, restore_unknown, without_unknown};
+use crate::write::{WriteError, Writer, refuse_ipam_record, restore_unknown, without_unknown};
 
 pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> {
     if patch.patch_type == PatchType::Json {
@@ -29,8 +29,7 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
     let writer = Writer::open_for_changing(global, dry_run).await?;
     writer.refuse_view(&named, "patch")?;
     let done = writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await;
-    let done =
-        done.map_err(|error| error.into_failure().within(format!("failed to patch '{kind}' resource")))?;
+    let done = done.map_err(|error| in_calicoctl(error, kind))?;
     let mut out = std::io::stdout().lock();
     if dry_run {
         writeln!(out, "Dry run: 1 '{kind}' resource would be {}", done.word())?;
@@ -38,6 +37,16 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
         writeln!(out, "Successfully patched 1 '{kind}' resource")?;
     }
     Ok(())
+}
+
+fn in_calicoctl(error: WriteError, kind: Kind) -> Failure {
+    let said = match &error {
+        WriteError::Missing(named) => named.missing().calicoctl(),
+        WriteError::Other(failure) => format!("updating existing resource: {}", failure.calicoctl()),
+        _ => "updating existing resource: the resource was changed at the same time".to_owned(),
+    };
+    let failure = error.into_failure().within(format!("failed to patch '{kind}' resource"));
+    failure.in_calicoctl(format!("hit error: {said}"))
 }
 
 /// The version that the patch is meant for, if it names one.
@@ -102,7 +111,6 @@ fn patched(stored: &Resource, changes: &Map<String, Value>) -> Result<Resource, 
 
 #[cfg(test)]
 mod tests {
-    use model::Kind;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -115,9 +115,20 @@ impl WriteError {
 
     pub(crate) fn into_failure(self) -> Failure {
         match self {
-            WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}")),
+            WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}"))
+                .in_calicoctl(format!("resource already exists: {named} with error: <nil>")),
             WriteError::Missing(named) => named.missing(),
-            WriteError::Overtaken(error) => error.into(),
+            WriteError::Overtaken(error) => {
+                let said = match &error {
+                    StoreError::Conflict { current } => Some(format!("update conflict: {}", current.key)),
+                    _ => None,
+                };
+                let failure = Failure::from(error);
+                match said {
+                    Some(said) => failure.in_calicoctl(said),
+                    None => failure,
+                }
+            }
             WriteError::Other(failure) => failure,
         }
     }
