@@ -60,6 +60,13 @@ pub(crate) fn in_one_line(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand => {
             format!("unknown command {:?} for \"calicoctl\"", said(ContextKind::InvalidSubcommand))
         }
+        ErrorKind::ArgumentConflict if said(ContextKind::InvalidArg).contains("--namespace") => {
+            "cannot use both --namespace and --all-namespaces flags at the same time".to_owned()
+        }
+        ErrorKind::InvalidValue if said(ContextKind::InvalidArg).contains("--log-level") => format!(
+            "unknown log level: {}, expected one of: panic, fatal, error, warn, info, debug",
+            said(ContextKind::InvalidValue)
+        ),
         _ => {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();

@@ -46,7 +46,12 @@ fn is_stdin(path: &Path) -> bool {
 fn read_path(path: &Path, reading: &Reading) -> Result<Vec<Input>, Vec<Failure>> {
     if is_stdin(path) || !path.is_dir() {
         let inputs = read_file(path, reading).map_err(|failure| vec![failure])?;
-        return refuse_empty(inputs, reading, || format!("file {}", shown(path)));
+        // calicoctl names stdin by its dash.
+        let place = || match compat::is_strict() {
+            true => format!("file {}", path.display()),
+            false => format!("file {}", shown(path)),
+        };
+        return refuse_empty(inputs, reading, place);
     }
     let files = manifests_in(path, reading.recursive).map_err(|failure| vec![failure])?;
     let mut inputs = Vec::new();
@@ -107,13 +112,20 @@ fn read_file(path: &Path, reading: &Reading) -> Result<Vec<Input>, Failure> {
     let text = read_text(path, &name, reading.max_input_size)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let located = manifest::parse_located(text).map_err(|error| {
-        let said = compat::manifest_error(&error);
+        let said = compat::manifest_error(&error, kind_in(text));
         Failure::of(&error).maybe_hint(hint(&error)).in_calicoctl(said).in_file(&name)
     })?;
     Ok(located
         .into_iter()
         .map(|located| Input { resource: located.resource, origin: format!("{name}: {}", located.at) })
         .collect())
+}
+
+/// The first kind that a text names; only for words about the text.
+fn kind_in(text: &str) -> &str {
+    let after = text.split_once("kind").map_or("", |(_, after)| after);
+    let word = after.trim_start_matches(['"', ':', ' ']);
+    word.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
 fn hint(error: &ManifestError) -> Option<String> {

@@ -73,7 +73,7 @@ fn fill_pool(pool: &mut Resource) {
     fill_unset(spec, "vxlanMode", "Never".into());
     fill_unset(spec, "nodeSelector", "all()".into());
     fill_unset(spec, "allowedUses", json!(["Workload", "Tunnel"]));
-    fill_unset(spec, "assignmentMode", "Automatic".into());
+    fill_absent(spec, "assignmentMode", "Automatic".into());
 }
 
 /// Names the endpoint after its spec, and sets the labels that are not the author's to choose.

@@ -37,6 +37,10 @@ fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
         if names.is_empty() {
             return Err(Failure::usage(format!("the name of the {kind} to delete is missing"))
                 .hint("use plumb delete KIND NAME…; all resources of a kind cannot be deleted at once")
+                .in_calicoctl(format!(
+                    "Failed to delete '{kind}' resource: {}\n",
+                    Named { kind, namespace: scope.of_one(kind)?, name: String::new() }.missing().calicoctl()
+                ))
                 .into());
         }
         return Ok(scope.named(kind, names)?.into_iter().map(|named| (named, None)).collect());

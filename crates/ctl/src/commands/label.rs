@@ -8,7 +8,7 @@ use model::Resource;
 use crate::cli::{Global, Label};
 use crate::failure::{Failure, Failures};
 use crate::scope::{self, Named, Scope};
-use crate::write::{WriteError, Writer, refuse_ipam_record};
+use crate::write::{WriteError, Writer, refuse_as_calicoctl, refuse_ipam_record};
 
 pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> {
     let edits =
@@ -18,6 +18,9 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
     let writer = Writer::open_for_changing(global, dry_run).await?;
     writer.refuse_view(&named, "label")?;
     let overwritten = RefCell::new(Vec::new());
+    if let Err(refused) = refuse_as_calicoctl(&named) {
+        return Err(not_changed(refused, label).into());
+    }
     let changed = writer
         .change(&named, None, |stored| {
             let mut next = stored.clone();
@@ -31,13 +34,20 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
         Err(WriteError::Missing(_)) => {
             Err(Failure::new(format!("{} {} not found", label.kind, label.name)).into())
         }
-        // What a closure refused is told as it is; calicoctl says no more of the rest than this.
-        Err(WriteError::Other(failure)) => Err(failure.into()),
-        Err(error) => {
-            let said = format!("failed to update {} {}, label not changed", label.kind, label.name);
-            Err(error.into_failure().in_calicoctl(said).into())
-        }
+        Err(error) => Err(not_changed(error, label).into()),
     }
+}
+
+/// calicoctl says why only where it is about the label itself.
+fn not_changed(error: WriteError, label: &Label) -> Failure {
+    let failure = error.into_failure();
+    if ["failed to update label", "cannot remove label"]
+        .iter()
+        .any(|start| failure.calicoctl().starts_with(start))
+    {
+        return failure;
+    }
+    failure.in_calicoctl(format!("failed to update {} {}, label not changed", label.kind, label.name))
 }
 
 fn subject(label: &Label) -> Result<Named, Failure> {

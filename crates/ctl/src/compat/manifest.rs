@@ -2,17 +2,22 @@
 
 use model::manifest::ManifestError;
 
-pub(crate) fn manifest_error(error: &ManifestError) -> String {
+/// `of_kind` is the kind that the text names, if it names one.
+pub(crate) fn manifest_error(error: &ManifestError, of_kind: &str) -> String {
     let why = match error {
         // calicoctl says this in the place of everything else.
         ManifestError::UnknownField { field, .. } => {
             let name = field.rsplit(['.', ']']).find(|part| !part.is_empty()).unwrap_or(field);
             return format!("field in document is not recognized or is in the wrong location: {name}");
         }
-        ManifestError::UnknownKind { kind, .. } => unknown_kind(kind, model::resource::API_VERSION),
+        ManifestError::UnknownKind { kind, version, .. } => unknown_kind(kind, version),
         ManifestError::ApiVersion { kind, found, .. } => unknown_kind(kind.name(), found),
         ManifestError::MissingApiVersion { kind, .. } => unknown_kind(kind.name(), ""),
-        ManifestError::MissingKind { .. } => "Object 'Kind' is missing in the document".to_owned(),
+        ManifestError::MissingKind { .. } | ManifestError::NotAResource { .. } => {
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal object into Go value of type \
+             []unstructured.Unstructured"
+                .to_owned()
+        }
         ManifestError::Syntax { at, problem } | ManifestError::Excess { at, problem } => {
             format!("error converting YAML to JSON: yaml: line {}: {problem}", at.line)
         }
@@ -22,7 +27,8 @@ pub(crate) fn manifest_error(error: &ManifestError) -> String {
             field.rsplit('.').next().unwrap_or(field)
         ),
         ManifestError::WrongType { field, found, expected, .. } => format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {field} of type {}",
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field \
+             {of_kind}Spec.{field} of type {}",
             json_type(found),
             go_type(expected)
         ),
@@ -64,7 +70,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> String {
-        manifest_error(&model::manifest::parse(text).unwrap_err())
+        manifest_error(&model::manifest::parse(text).unwrap_err(), "IPPool")
     }
 
     #[test]
@@ -85,7 +91,7 @@ mod tests {
         assert_eq!(
             said(&format!("{pool}spec: {{disabled: maybe}}")),
             "failed to execute command: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into \
-             Go struct field spec.disabled of type bool"
+             Go struct field IPPoolSpec.spec.disabled of type bool"
         );
     }
 }

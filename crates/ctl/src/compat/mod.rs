@@ -5,15 +5,21 @@
 //! difference. Elsewhere ours are kept: they say more, and they check everything before the first write.
 
 mod go;
+mod go_yaml;
 mod manifest;
+mod policy_rules;
 mod violations;
 
 use std::path::Path;
 use std::sync::OnceLock;
 
+use model::Resource;
+use serde_json::Value;
+
 pub(crate) use go::{go_float, go_label_selector, open_error};
+pub(crate) use go_yaml::go_yaml;
 pub(crate) use manifest::manifest_error;
-pub(crate) use violations::violations_text;
+pub(crate) use violations::{is_told_by_validate, violations_text};
 
 use crate::failure::Failure;
 
@@ -56,4 +62,18 @@ pub(crate) fn say(text: &str) {
     } else {
         eprintln!("{text}");
     }
+}
+
+/// The value at a path such as `spec.ingress[0].protocol`.
+fn value_at<'a>(resource: &'a Resource, path: &str) -> Option<&'a Value> {
+    let pointer = path.replace('.', "/").replace('[', "/").replace(']', "");
+    let (first, rest) = pointer.split_once('/')?;
+    resource.body.get(first)?.pointer(&format!("/{rest}"))
+}
+
+/// A list as Go prints it: `[80 90:100]`.
+fn texts_at(resource: &Resource, path: &str) -> String {
+    let items = value_at(resource, path).and_then(Value::as_array).into_iter().flatten();
+    let texts = items.map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+    format!("[{}]", texts.collect::<Vec<_>>().join(" "))
 }

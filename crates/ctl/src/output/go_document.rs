@@ -8,6 +8,7 @@ use model::schema::{self, Field, Object, Type, Zero};
 use serde_json::{Map, Value, json};
 
 use super::document::Syntax;
+use crate::compat;
 
 /// One document as it is, several as an array, none as null.
 pub(super) fn write_several(out: &mut dyn Write, syntax: Syntax, documents: &[Value]) -> io::Result<()> {
@@ -17,7 +18,7 @@ pub(super) fn write_several(out: &mut dyn Write, syntax: Syntax, documents: &[Va
         several => several.iter().map(as_go_has_it).collect(),
     };
     match syntax {
-        Syntax::Yaml => out.write_all(model::yaml::to_yaml(&whole).as_bytes()),
+        Syntax::Yaml => out.write_all(compat::go_yaml(&whole).as_bytes()),
         Syntax::Json => {
             let mut text = String::new();
             write_json(&mut text, &whole, Shape::Document, 0);
@@ -39,6 +40,10 @@ pub(super) fn as_go_has_it(document: &Value) -> Value {
         let head: Vec<(String, Value)> =
             ["apiVersion", "kind"].into_iter().filter_map(|name| fields.remove_entry(name)).collect();
         complete(fields, schema::document(kind));
+        if let (Kind::CalicoNodeStatus, Some(Value::Object(status))) = (kind, fields.get_mut("status")) {
+            // A time that Go writes even if there is none.
+            status.entry("lastUpdated").or_insert(Value::Null);
+        }
         for name in ["apiVersion", "kind", "metadata"] {
             fields.remove(name);
         }
@@ -248,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn what_go_always_writes_is_there() {
+    fn what_go_always_writes_is_there_and_what_it_leaves_out_is_not() {
         let policy = json!({"kind": "NetworkPolicy", "metadata": {"name": "p"},
             "spec": {"ingress": [{"action": "Allow", "source": {"selector": ""}}], "egress": []}});
-        let expected = "kind: NetworkPolicy\nmetadata:\n  name: p\nspec:\n  ingress:\n  - action: Allow\n    destination: {}\n    source: {}\n";
+        let expected = "kind: NetworkPolicy\nmetadata:\n  name: p\nspec:\n  ingress:\n  - action: Allow\n";
         assert_eq!(written(Syntax::Yaml, &[policy]), expected);
         let node = json!({"kind": "Node", "metadata": {"name": "n"}});
         assert_eq!(

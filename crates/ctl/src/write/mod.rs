@@ -26,6 +26,7 @@ use crate::scope::Named;
 
 pub(crate) use basics::{born, ensure_basics, new_guid, warn_if_locked};
 pub(crate) use prepare::{Prepared, check_against_store, prepare, refuse_ipam_record};
+pub(crate) use replace::refuse_as_calicoctl;
 pub(crate) use unknown::{restore_unknown, without_unknown};
 
 /// How often a change is tried anew when someone else was faster.

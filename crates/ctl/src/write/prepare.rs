@@ -47,7 +47,11 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
         resource.fill_defaults();
         let candidate = Prepared { resource, origin };
         if !is_default_profile_unchanged(&candidate.resource) {
-            failures.extend(candidate.failures(violations(&candidate.resource)));
+            let mut broken = violations(&candidate.resource);
+            if verb == Verb::Validate && compat::is_strict() {
+                broken.retain(compat::is_told_by_validate);
+            }
+            failures.extend(candidate.failures(broken));
         }
         if candidate.resource.kind == Kind::IpPool {
             failures.extend(candidate.failures(validate_pool_against(&candidate.resource, &pools, &[])));

@@ -1,6 +1,7 @@
 //! Replacing a record by what a manifest says, or by what a change makes of it.
 
 use model::ipam::IpamConfig;
+use model::resource::DEFAULT_ALLOW_PROFILE;
 use model::validate::{Violation, validate_update};
 use model::{Kind, Metadata, Resource};
 use store::{Record, StoreError};
@@ -124,4 +125,20 @@ pub(super) fn refuse_outdated(
         .into()),
         _ => Ok(()),
     }
+}
+
+/// What calicoctl neither patches nor labels.
+pub(crate) fn refuse_as_calicoctl(named: &Named) -> Result<(), WriteError> {
+    let refusal = match named.kind {
+        _ if !compat::is_strict() => return Ok(()),
+        Kind::ClusterInformation => {
+            Failure::new("operation apply or replace is not supported on ClusterInformation")
+        }
+        Kind::Profile if named.name == DEFAULT_ALLOW_PROFILE => Failure::new(format!(
+            "operation Update is not supported on {DEFAULT_ALLOW_PROFILE}: The profile \"{DEFAULT_ALLOW_PROFILE}\" is a default \
+             provided by Calico and cannot be updated"
+        )),
+        _ => return Ok(()),
+    };
+    Err(refusal.into())
 }

@@ -49,8 +49,8 @@ static RULE: Object = object(&[
     sub("icmp", &ICMP),
     named_number("notProtocol", formats::protocol),
     sub("notICMP", &ICMP),
-    sub("source", &ENTITY).written(),
-    sub("destination", &ENTITY).written(),
+    sub("source", &ENTITY).dropped(),
+    sub("destination", &ENTITY).dropped(),
     sub("http", &HTTP),
     sub("metadata", &object(&[map("annotations", &Type::Text)])),
 ]);
