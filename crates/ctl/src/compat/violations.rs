@@ -71,7 +71,7 @@ impl Errored {
 }
 
 fn errored(resource: &Resource, violation: &Violation) -> Errored {
-    let Violation { field, value, rule } = violation;
+    let Violation { field, rule, .. } = violation;
     let of_kind = match resource.kind {
         Kind::IpPool => of_pool(resource, violation),
         Kind::BgpConfiguration => of_bgp_configuration(violation),

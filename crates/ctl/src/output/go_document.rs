@@ -11,7 +11,7 @@ use super::document::Syntax;
 use crate::compat;
 
 /// One document as it is, several as an array, none as null.
-pub(super) fn write_several(out: &mut dyn Write, syntax: Syntax, documents: &[Value]) -> io::Result<()> {
+pub(crate) fn write_several(out: &mut dyn Write, syntax: Syntax, documents: &[Value]) -> io::Result<()> {
     let whole = match documents {
         [] => Value::Null,
         [one] => as_go_has_it(one),
