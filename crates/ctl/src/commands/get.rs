@@ -212,11 +212,7 @@ impl All {
             all.push(records::default_profile());
             return;
         }
-        let order = |record: &Record| {
-            let resource = records::to_resource(record).ok()?;
-            resource.spec("order").and_then(Value::as_f64)
-        };
-        all.sort_by(|a, b| order(a).unwrap_or(f64::INFINITY).total_cmp(&order(b).unwrap_or(f64::INFINITY)));
+        records::sort_by_order(all);
     }
 }
 

@@ -258,10 +258,10 @@ mod tests {
             "spec": {"ingress": [{"action": "Allow", "source": {"selector": ""}}], "egress": []}});
         let expected = "kind: NetworkPolicy\nmetadata:\n  name: p\nspec:\n  ingress:\n  - action: Allow\n";
         assert_eq!(written(Syntax::Yaml, &[policy]), expected);
-        let node = json!({"kind": "Node", "metadata": {"name": "n"}});
+        let node = json!({"kind": "Node", "metadata": {"name": "node-1"}});
         assert_eq!(
             written(Syntax::Yaml, &[node]),
-            "kind: Node\nmetadata:\n  name: n\nspec: {}\nstatus: {}\n"
+            "kind: Node\nmetadata:\n  name: node-1\nspec: {}\nstatus: {}\n"
         );
     }
 

@@ -128,7 +128,10 @@ impl NodeNames {
 
 /// A kind as one list, without what belongs to this store.
 async fn resources(store: &Arc<dyn Store>, kind: Kind, names: &mut NodeNames) -> Result<Value, Failure> {
-    let (found, revision) = store.list_all(KeyRange::Kind(kind)).await?;
+    let (mut found, revision) = store.list_all(KeyRange::Kind(kind)).await?;
+    if kind == Kind::Tier {
+        records::sort_by_order(&mut found);
+    }
     let mut items = Vec::new();
     for record in &found {
         let mut resource = records::to_resource(record)?;

@@ -124,11 +124,10 @@ impl Plan {
             writeln!(out, "{created} {} with CIDR {cidr}.", part.metadata.name)?;
         }
         if !dry_run {
-            let next = match compat::is_strict() {
-                true => "Please refer to the documentation for final steps.",
-                false => "You may now unlock the data store.",
-            };
-            writeln!(out, "{next}")?;
+            match compat::is_strict() {
+                true => write!(out, "Please refer to the documentation for final steps.")?,
+                false => writeln!(out, "You may now unlock the data store.")?,
+            }
         }
         Ok(())
     }
