@@ -48,17 +48,15 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
 
 fn in_calicoctl(error: WriteError, kind: Kind) -> Failure {
     let said = match &error {
-        WriteError::Missing(named) => named.missing().calicoctl(),
+        WriteError::Missing(named) => format!("hit error: {}", named.missing().calicoctl()),
         // It says already what it is.
-        WriteError::Other(failure) if is_whole(&failure.calicoctl()) => {
-            let said = failure.calicoctl();
-            return error.into_failure().in_calicoctl(said);
+        WriteError::Other(failure) if is_whole(&failure.calicoctl()) => failure.calicoctl(),
+        WriteError::Other(failure) => {
+            format!("hit error: updating existing resource: {}", failure.calicoctl())
         }
-        WriteError::Other(failure) => format!("updating existing resource: {}", failure.calicoctl()),
-        _ => "updating existing resource: the resource was changed at the same time".to_owned(),
+        _ => "hit error: updating existing resource: the resource was changed at the same time".to_owned(),
     };
-    let failure = error.into_failure().within(format!("failed to patch '{kind}' resource"));
-    failure.in_calicoctl(format!("hit error: {said}"))
+    error.into_failure().within(format!("failed to patch '{kind}' resource")).in_calicoctl(said)
 }
 
 fn is_whole(said: &str) -> bool {

@@ -122,7 +122,11 @@ fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
             let operation = if verb == Verb::Replace { "apply or replace" } else { "create or apply" };
             Err(refuse_kubernetes_policy(&named, operation))
         }
-        (Kind::Profile, Verb::Apply | Verb::Replace) if is_default_profile_unchanged(resource) => Ok(()),
+        (Kind::Profile, Verb::Apply | Verb::Replace)
+            if is_default_profile_unchanged(resource) && !compat::is_strict() =>
+        {
+            Ok(())
+        }
         (Kind::Profile, Verb::Apply | Verb::Create | Verb::Replace)
             if resource.metadata.name == DEFAULT_ALLOW_PROFILE =>
         {

@@ -49,7 +49,9 @@ impl Writer {
             let mut next = change(&stored)?;
             let kept = self.keep_computed(named, &stored, &mut next, author)?;
             // Where Kubernetes does not keep the records, writing one again raises its version, as with calicoctl.
-            if next == stored && (self.dry_run || self.has_views()) {
+            let is_written_again =
+                !(self.dry_run || self.has_views() || records::is_default_profile(&record.key));
+            if next == stored && !is_written_again {
                 warn_of_kept(named, &kept);
                 return Ok(Done::Unchanged);
             }

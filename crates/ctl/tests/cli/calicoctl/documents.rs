@@ -90,7 +90,7 @@ spec:
         &desk,
         &[
             case(&["get", "gnp", "-o", "wide"]).prints(
-                "NAME   TIER      ORDER   SELECTOR                   \ng      default   1e+06   role == 'db' && !has(x)   \n\n",
+                "NAME   TIER      ORDER   SELECTOR                  \ng      default   1e+06   role == 'db' && !has(x)   \n\n",
             ),
             case(&["get", "netsets", "-A"]).prints("NAMESPACE   NAME   \n\n"),
             case(&["get", "gnp", "-o", "go-template={{range .}}{{range .Items}}{{.ObjectMeta.Name}} {{.Spec.Order}} {{join .Spec.Types \",\"}}{{\"\\n\"}}{{end}}{{end}}"])

@@ -3,6 +3,7 @@
 
 mod documents;
 mod migration;
+mod nodes;
 mod normal;
 mod refusals;
 

@@ -24,7 +24,6 @@ const POOL: &str =
 const NODE: &str = "{apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: n}, spec: {}}";
 
 const CRUD: &[Case] = &[
-    case(&["get", "ippools"]).prints("NAME   CIDR   SELECTOR   \n\n"),
     // The second overlaps the first; the others are written.
     case(&["create", "-f", "-"]).reads(POOLS).prints("Partial success: created the first 2 out of 3 'IPPool' resources:\n").fails(
         "hit error: [error with field IPPool.Spec.CIDR = '10.0.0.0/24' (IPPool(b) CIDR overlaps with IPPool(a) CIDR 10.0.0.0/16)]\n",
