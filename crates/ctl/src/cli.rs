@@ -1,5 +1,6 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
+pub(crate) mod cluster;
 mod codes;
 pub(crate) mod copy;
 pub(crate) mod doctor;
@@ -51,6 +52,36 @@ pub(crate) fn parse(mut command: clap::Command, words: Vec<OsString>) -> Result<
     Cli::from_arg_matches(&matches)
 }
 
+/// What is wrong with a command line, as calicoctl says it.
+pub(crate) fn in_one_line(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ErrorKind};
+    let said = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UnknownArgument => format!("unknown flag: {}", said(ContextKind::InvalidArg)),
+        ErrorKind::InvalidSubcommand => {
+            format!("unknown command {:?} for \"calicoctl\"", said(ContextKind::InvalidSubcommand))
+        }
+        ErrorKind::ArgumentConflict if said(ContextKind::InvalidArg).contains("--namespace") => {
+            "cannot use both --namespace and --all-namespaces flags at the same time".to_owned()
+        }
+        ErrorKind::ValueValidation if said(ContextKind::InvalidArg).contains("--strictaffinity") => {
+            "invalid value. Use true or false to set strictaffinity".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument if said(ContextKind::InvalidArg).contains("--strictaffinity") => {
+            "at least one configuration option must be specified".to_owned()
+        }
+        ErrorKind::InvalidValue if said(ContextKind::InvalidArg).contains("--log-level") => format!(
+            "unknown log level: {}, expected one of: panic, fatal, error, warn, info, debug",
+            said(ContextKind::InvalidValue)
+        ),
+        _ => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        }
+    }
+}
+
 /// Flags that every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Global {
@@ -95,6 +126,8 @@ pub(crate) enum Command {
     Ipam(Ipam),
     Datastore(Datastore),
     Node(node::Node),
+    Cluster(cluster::Cluster),
+    Convert(Convert),
     Doctor(doctor::Doctor),
     Collect(doctor::Collect),
     Repair(repair::Repair),
@@ -102,6 +135,26 @@ pub(crate) enum Command {
     Install(install::Install),
     Version(Version),
     Completion(Completion),
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
+}
+
+/// Says why manifests of the API before v3 are not converted
+///
+/// calicoctl had this command up to v3.31. Convert with that release, and apply the result with plumb.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = false)]
+pub(crate) struct Convert {
+    /// What calicoctl's command takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD", hide = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// What a completion script asks for: candidates for the last word.
+#[derive(Args, Debug)]
+pub(crate) struct Complete {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }
 
 /// Runs a whole pod network on this machine: each node is a network namespace that runs the real programs
@@ -288,19 +341,33 @@ pub(crate) struct EtcdRole {
     pub(crate) all_namespaces: bool,
 }
 
-/// Locks and unlocks the store for a migration
+/// Locks and unlocks the store for a migration, and carries its records in calicoctl's file
 #[derive(Args, Debug)]
 pub(crate) struct Migrate {
     #[command(subcommand)]
     pub(crate) command: MigrateCommand,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
     /// Locks the store: no pods are added or removed, and garbage collection pauses
     Lock,
     /// Unlocks the store: pods can be added and removed again
     Unlock,
+    /// Prints all records of a locked store, as calicoctl does: resources, ClusterInformation, IPAM
+    Export,
+    Import(Import),
+}
+
+/// Fills a store with what plumb or calicoctl exported
+///
+/// The store may have no records of Calico yet, besides those that every store has. It is locked, and stays so. Where
+/// records are custom resources, their definitions must be installed before.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Import {
+    /// File that was exported; - is stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
 }
 
 /// Shows the version of this program and of the cluster
@@ -309,6 +376,9 @@ pub(crate) struct Version {
     /// Show only the version of this program; does not connect to the store
     #[arg(long)]
     pub(crate) client: bool,
+    /// Show the version of the cluster again when it changes, asking at this interval, such as 10s
+    #[arg(long, value_name = "DURATION", conflicts_with = "client")]
+    pub(crate) poll: Option<String>,
 }
 
 /// Prints a shell completion script

@@ -7,6 +7,7 @@ use store::config::{Origin, Overrides, Selected, Sources};
 use store::{MemoryStore, OpenMode, Store, StoreConfig};
 
 use crate::cli::Global;
+use crate::compat;
 use crate::failure::Failure;
 
 /// For commands that only look.
@@ -43,7 +44,7 @@ async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure
 pub(crate) fn say_opening(selected: &Selected) {
     tracing::info!(store = %selected.config, origin = %selected.origin, "opening the store");
     if let Some(warning) = selected.config.warning() {
-        eprintln!("warning: {warning}");
+        compat::say(&format!("warning: {warning}"));
     }
 }
 
@@ -65,6 +66,6 @@ pub(crate) fn select_with(
 /// Nobody has named this store on the command line or in the shell, so it is said which one it is and why.
 fn say_origin(selected: &Selected) {
     if matches!(selected.origin, Origin::AgentSettings(_)) {
-        eprintln!("store: {} (from {})", selected.config, selected.origin);
+        compat::say(&format!("store: {} (from {})", selected.config, selected.origin));
     }
 }

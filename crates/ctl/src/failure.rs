@@ -4,9 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write as _};
 
-use model::text::{ErrorText, causes};
+use model::text::{ErrorText, HarmlessLines, causes};
 use store::StoreError;
 use store::config::ConfigError;
+
+use crate::compat;
 
 /// The command did what was asked.
 pub(crate) const EXIT_OK: u8 = 0;
@@ -23,6 +25,8 @@ pub(crate) struct Failure {
     causes: Vec<String>,
     hint: Option<String>,
     sort: Sort,
+    /// What calicoctl says instead, where that is not our message with its causes.
+    calicoctl: Option<String>,
 }
 
 /// What a failure means for the end of the process.
@@ -39,7 +43,8 @@ enum Sort {
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), causes: Vec::new(), hint: None, sort: Sort::Failed }
+        let message = message.into();
+        Failure { message, causes: Vec::new(), hint: None, sort: Sort::Failed, calicoctl: None }
     }
 
     /// There are problems, and they have been told.
@@ -57,6 +62,18 @@ impl Failure {
         Failure { causes: causes(error), ..Failure::new(error.to_string()) }
     }
 
+    /// Says it in calicoctl's words, for strict mode.
+    #[must_use]
+    pub(crate) fn in_calicoctl(mut self, text: impl Into<String>) -> Failure {
+        self.calicoctl = Some(text.into());
+        self
+    }
+
+    /// What strict mode prints.
+    pub(crate) fn calicoctl(&self) -> String {
+        self.calicoctl.clone().unwrap_or_else(|| self.words())
+    }
+
     /// What happened and why, on one line.
     pub(crate) fn words(&self) -> String {
         std::iter::once(&self.message).chain(&self.causes).cloned().collect::<Vec<_>>().join(": ")
@@ -72,14 +89,17 @@ impl Failure {
     /// Puts this failure below a message about the larger thing that was being done.
     #[must_use]
     pub(crate) fn within(mut self, message: impl Into<String>) -> Failure {
-        let inner = std::mem::replace(&mut self.message, message.into());
+        let message = message.into();
+        self.calicoctl = self.calicoctl.map(|inner| format!("{message}: {inner}"));
+        let inner = std::mem::replace(&mut self.message, message);
         self.causes.insert(0, inner);
         self
     }
 
-    /// Says in front which file this is about.
+    /// Says in front which file this is about. calicoctl does not say it.
     #[must_use]
     pub(crate) fn in_file(mut self, name: &str) -> Failure {
+        self.calicoctl = Some(self.calicoctl());
         self.message = format!("{name}: {}", self.message);
         self
     }
@@ -174,6 +194,11 @@ impl Failures {
         if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
     }
 
+    /// The first of them, for those who can tell only one.
+    pub(crate) fn into_first(self) -> Failure {
+        self.0.into_iter().next().unwrap_or_else(|| Failure::new("nothing is known about the failure"))
+    }
+
     /// Says what all of them come to.
     #[must_use]
     pub(crate) fn and(mut self, last: Failure) -> Failures {
@@ -196,9 +221,14 @@ impl Failures {
         let is_told = |failure: &&Failure| matches!(failure.sort, Sort::Failed | Sort::Unable);
         for failure in self.0.iter().filter(is_told) {
             // Nobody is left to tell if stderr is closed.
-            let _ = writeln!(stderr, "{failure}");
+            let _ = match compat::is_strict() {
+                true => writeln!(stderr, "{}", HarmlessLines(&failure.calicoctl())),
+                false => writeln!(stderr, "{failure}"),
+            };
         }
-        if self.0.iter().any(|failure| failure.sort == Sort::Unable) {
+        if compat::is_strict() && self.0.iter().any(|failure| failure.sort == Sort::Unable) {
+            EXIT_FAILURE
+        } else if self.0.iter().any(|failure| failure.sort == Sort::Unable) {
             EXIT_USAGE
         } else if self.0.iter().all(|failure| failure.sort == Sort::ReaderGone) {
             EXIT_OK

@@ -8,6 +8,7 @@ use model::Resource;
 use model::manifest::{self, ManifestError};
 
 use crate::cli::Reading;
+use crate::compat;
 use crate::failure::{Failure, Failures};
 
 /// A resource and where it was found, as messages name it.
@@ -30,6 +31,10 @@ pub(crate) fn read(paths: &[PathBuf], reading: &Reading) -> Result<Vec<Input>, F
             Err(failure) => failures.extend(failure),
         }
     }
+    if compat::is_strict() {
+        // calicoctl stops at the first file it cannot use.
+        failures.truncate(1);
+    }
     Failures::collect(failures)?;
     Ok(inputs)
 }
@@ -41,7 +46,12 @@ fn is_stdin(path: &Path) -> bool {
 fn read_path(path: &Path, reading: &Reading) -> Result<Vec<Input>, Vec<Failure>> {
     if is_stdin(path) || !path.is_dir() {
         let inputs = read_file(path, reading).map_err(|failure| vec![failure])?;
-        return refuse_empty(inputs, reading, || format!("file {}", shown(path)));
+        // calicoctl names stdin by its dash.
+        let place = || match compat::is_strict() {
+            true => format!("file {}", path.display()),
+            false => format!("file {}", shown(path)),
+        };
+        return refuse_empty(inputs, reading, place);
     }
     let files = manifests_in(path, reading.recursive).map_err(|failure| vec![failure])?;
     let mut inputs = Vec::new();
@@ -101,12 +111,21 @@ fn read_file(path: &Path, reading: &Reading) -> Result<Vec<Input>, Failure> {
     let name = shown(path);
     let text = read_text(path, &name, reading.max_input_size)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let located = manifest::parse_located(text)
-        .map_err(|error| Failure::of(&error).maybe_hint(hint(&error)).in_file(&name))?;
+    let located = manifest::parse_located(text).map_err(|error| {
+        let said = compat::manifest_error(&error, kind_in(text));
+        Failure::of(&error).maybe_hint(hint(&error)).in_calicoctl(said).in_file(&name)
+    })?;
     Ok(located
         .into_iter()
         .map(|located| Input { resource: located.resource, origin: format!("{name}: {}", located.at) })
         .collect())
+}
+
+/// The first kind that a text names; only for words about the text.
+fn kind_in(text: &str) -> &str {
+    let after = text.split_once("kind").map_or("", |(_, after)| after);
+    let word = after.trim_start_matches(['"', ':', ' ']);
+    word.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
 fn hint(error: &ManifestError) -> Option<String> {
@@ -118,7 +137,10 @@ fn hint(error: &ManifestError) -> Option<String> {
 
 /// The text of a file, or the refusal to read it: a file that is too large is not read to its end.
 fn read_text(path: &Path, name: &str, bytes_max: u64) -> Result<String, Failure> {
-    let unreadable = |error: io::Error| Failure::new(format!("cannot read {name}")).caused_by(&error);
+    let unreadable = |error: io::Error| {
+        let said = format!("failed to execute command: {}", compat::open_error(path, &error));
+        Failure::new(format!("cannot read {name}")).caused_by(&error).in_calicoctl(said)
+    };
     let reader: Box<dyn Read> = if is_stdin(path) {
         Box::new(io::stdin().lock())
     } else {

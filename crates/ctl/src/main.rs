@@ -4,6 +4,7 @@
 
 mod cli;
 mod commands;
+mod compat;
 mod connect;
 mod failure;
 mod input;
@@ -23,12 +24,15 @@ use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 
 use cli::{Cli, LogLevel};
-use failure::{EXIT_OK, EXIT_USAGE, Failures};
+use failure::{EXIT_OK, EXIT_USAGE, Failure, Failures};
 
 fn main() -> ExitCode {
     // A heap for each thread would keep what only the reading of a large store needed.
     host::share_heaps();
     host::use_built_in_resolver();
+    if let Err(failure) = compat::decide() {
+        return ExitCode::from(Failures::from(failure).report());
+    }
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(commands::run(cli)),
-        Err(error) => Err(Failures::from(failure::Failure::new("cannot start").caused_by(&error))),
+        Err(error) => Err(Failures::from(Failure::new("cannot start").caused_by(&error))),
     };
     ExitCode::from(match result {
         Ok(()) => EXIT_OK,
@@ -49,20 +53,32 @@ fn main() -> ExitCode {
 /// Understands the command line, or prints help or why not.
 fn parse() -> Result<Cli, u8> {
     let mut command = cli::command();
-    if is_kubectl_plugin() {
-        command = command.bin_name("kubectl plumb").display_name("kubectl plumb");
+    if let Some(name) = called_as() {
+        command = command.bin_name(name).display_name(name);
     }
     cli::parse(command, std::env::args_os().collect()).map_err(|error| {
-        // Printing help to a closed pipe is nobody's failure.
+        if !error.use_stderr() {
+            // Printing help to a closed pipe is nobody's failure.
+            let _ = error.print();
+            return EXIT_OK;
+        }
+        if compat::is_strict() {
+            return Failures::from(Failure::usage(cli::in_one_line(&error))).report();
+        }
         let _ = error.print();
-        if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }
+        EXIT_USAGE
     })
 }
 
-/// kubectl runs `kubectl-plumb` for `kubectl plumb`.
-fn is_kubectl_plugin() -> bool {
+/// The name that help shows, if it is not ours. kubectl runs `kubectl-plumb` for `kubectl plumb`.
+fn called_as() -> Option<&'static str> {
     let program = std::env::args_os().next().unwrap_or_default();
-    std::path::Path::new(&program).file_stem().is_some_and(|name| name == "kubectl-plumb")
+    match std::path::Path::new(&program).file_stem()?.to_str()? {
+        "kubectl-plumb" => Some("kubectl plumb"),
+        "kubectl-calico" => Some("kubectl calico"),
+        "calicoctl" => Some("calicoctl"),
+        _ => None,
+    }
 }
 
 fn start_logging(level: LogLevel) {

@@ -5,6 +5,7 @@ use model::resource::default_allow_profile;
 use model::{IpVersion, Selector};
 use model::{Key, KeyRange, Kind, Resource};
 use serde::Deserialize;
+use serde_json::Value;
 use store::{Record, Revision};
 
 use crate::failure::Failure;
@@ -88,6 +89,15 @@ pub(crate) fn ranges(kind: Kind, namespace: Option<&str>) -> Vec<KeyRange> {
         (_, Some(namespace)) => vec![KeyRange::Namespace(kind, namespace.to_owned())],
         (_, None) => vec![KeyRange::Kind(kind)],
     }
+}
+
+/// Puts tiers in the order in which they apply, those without an order last.
+pub(crate) fn sort_by_order(tiers: &mut [Record]) {
+    let order = |record: &Record| {
+        let order = to_resource(record).ok().and_then(|tier| tier.spec("order").and_then(Value::as_f64));
+        order.unwrap_or(f64::INFINITY)
+    };
+    tiers.sort_by(|a, b| order(a).total_cmp(&order(b)));
 }
 
 /// The profile that is always there although no store holds it.

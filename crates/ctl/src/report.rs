@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use model::Kind;
 
+use crate::compat;
 use crate::failure::{Failure, Failures};
 use crate::output::short_name;
 use crate::scope::Named;
@@ -94,6 +95,9 @@ impl Tally {
 
     /// Prints the summary. Failures come back to be printed by the caller.
     pub(crate) fn finish(self) -> Result<(), Failures> {
+        if compat::is_strict() && !self.dry_run {
+            return self.finish_as_calicoctl();
+        }
         let mut out = std::io::stdout().lock();
         for line in &self.lines {
             writeln!(out, "{line}")?;
@@ -119,7 +123,11 @@ impl Tally {
         }
         if self.skipped > 0 && !self.dry_run {
             // calicoctl counts them with the others and says no more.
-            eprintln!("note: {} of these were skipped: {}", self.skipped, self.verb.why_skipped());
+            compat::say(&format!(
+                "note: {} of these were skipped: {}",
+                self.skipped,
+                self.verb.why_skipped()
+            ));
         }
         let nothing_done = self.handled == 0 && self.total > 1;
         let summary = format!("failed to {} any {}resources", self.verb.word(), self.kind());
@@ -131,6 +139,45 @@ impl Tally {
             failures.push(Failure::new(summary));
         }
         Failures::collect(failures)
+    }
+
+    /// The summary in calicoctl's words, line for line.
+    fn finish_as_calicoctl(self) -> Result<(), Failures> {
+        let mut out = std::io::stdout().lock();
+        let (verb, past, kind) = (self.verb.word(), self.verb.past(), self.kind());
+        let (handled, total) = (self.handled, self.total);
+        let errors: Vec<String> = self.failures.iter().map(|(_, failure)| failure.calicoctl()).collect();
+        if total == 0 {
+            writeln!(out, "No resources specified")?;
+            return Ok(());
+        }
+        if errors.is_empty() || (self.verb == Verb::Delete && handled > 0) {
+            writeln!(out, "Successfully {past} {handled} {kind}resource(s)")?;
+        }
+        let Some(last) = errors.last() else { return Ok(()) };
+        let all = errors.join(" ");
+        let text = match self.verb {
+            Verb::Delete => {
+                errors.iter().map(|error| format!("Failed to delete {kind}resource: {error}\n")).collect()
+            }
+            // A replacement that failed counts as handled there.
+            Verb::Replace => {
+                writeln!(out, "Partial success: {past} the first {total} out of {total} {kind}resources:")?;
+                format!("hit error: {last}")
+            }
+            _ if handled == 0 && total == 1 => format!("failed to {verb} {kind}resource: [{all}]"),
+            _ if handled == 0 => format!("failed to {verb} any {kind}resources: [{all}]"),
+            _ => {
+                if handled > errors.len() {
+                    writeln!(
+                        out,
+                        "Partial success: {past} the first {handled} out of {total} {kind}resources:"
+                    )?;
+                }
+                format!("hit error: [{all}]")
+            }
+        };
+        Err(Failure::new("not everything was done").in_calicoctl(text).into())
     }
 
     /// `'IPPool' ` if all resources are of one kind.

@@ -81,7 +81,8 @@ impl Named {
 
     /// That there is no such resource, in calicoctl's words.
     pub(crate) fn missing(&self) -> Failure {
-        let failure = Failure::new(format!("resource does not exist: {self}"));
+        let failure = Failure::new(format!("resource does not exist: {self}"))
+            .in_calicoctl(format!("resource does not exist: {self} with error: <nil>"));
         match self.kind {
             Kind::IpamConfiguration if self.name == CONFIG_NAME => {
                 failure.hint("without it the defaults apply: strictAffinity false, autoAllocateBlocks true")
@@ -137,7 +138,8 @@ impl Scope {
             (true, Scope::Unsaid) => Ok(Some(DEFAULT_NAMESPACE.to_owned())),
             (true, Scope::AllNamespaces) => {
                 Err(Failure::usage("cannot use --all-namespaces flag for getting a single resource")
-                    .hint("name the namespace with -n"))
+                    .hint("name the namespace with -n")
+                    .in_calicoctl("cannot use --all-namespace flag for getting a single resource"))
             }
             (false, Scope::Unsaid) => Ok(None),
             (false, _) => Err(Failure::usage(format!("{kind} is not namespaced"))),

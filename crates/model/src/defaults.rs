@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::cidr::Cidr;
+use crate::duration::{parse_duration, spell_duration};
 use crate::names::EndpointName;
-use crate::schema::{self, Object, Type};
+use crate::schema::{self, Object, Type, Zero};
 use crate::validate::formats::{parse_as_number, parse_ports};
 use crate::validate::{LABEL_NAMESPACE, default_block_size};
 use crate::{Kind, Resource};
@@ -16,7 +17,7 @@ impl Resource {
     /// Fills in what Calico fills in before it stores a resource, and spells numbers as it spells them. Doing it
     /// twice changes nothing more.
     pub fn fill_defaults(&mut self) {
-        spell_numbers(self);
+        spell_fields(self);
         match self.kind {
             Kind::IpPool => fill_pool(self),
             Kind::WorkloadEndpoint => fill_endpoint(self),
@@ -72,7 +73,7 @@ fn fill_pool(pool: &mut Resource) {
     fill_unset(spec, "vxlanMode", "Never".into());
     fill_unset(spec, "nodeSelector", "all()".into());
     fill_unset(spec, "allowedUses", json!(["Workload", "Tunnel"]));
-    fill_unset(spec, "assignmentMode", "Automatic".into());
+    fill_absent(spec, "assignmentMode", "Automatic".into());
 }
 
 /// Names the endpoint after its spec, and sets the labels that are not the author's to choose.
@@ -164,8 +165,9 @@ fn fill_unset(spec: &mut Map<String, Value>, field: &str, value: Value) {
     }
 }
 
-/// AS numbers and single ports may be written as text, and are stored as numbers.
-fn spell_numbers(resource: &mut Resource) {
+/// Spells values as Calico stores them: AS numbers, single ports and protocols as numbers, durations as Go writes them,
+/// and nothing where a field holds only the zero of its type.
+fn spell_fields(resource: &mut Resource) {
     for field in schema::document(resource.kind).fields() {
         if let (Type::Object(object), Some(Value::Object(values))) =
             (&field.ty, resource.body.get_mut(field.name))
@@ -177,8 +179,10 @@ fn spell_numbers(resource: &mut Resource) {
 
 fn spell_in_object(values: &mut Map<String, Value>, object: &Object) {
     for field in object.fields() {
-        if let Some(value) = values.get_mut(field.name) {
-            spell(value, &field.ty);
+        let Some(value) = values.get_mut(field.name) else { continue };
+        spell(value, &field.ty);
+        if field.zero == Zero::Dropped && is_zero(value) {
+            values.remove(field.name);
         }
     }
 }
@@ -197,6 +201,17 @@ fn spell(value: &mut Value, ty: &Type) {
                 *value = first.into();
             }
         }
+        (Type::NamedNumber(_), value) => {
+            let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+            if let Some(number) = value.as_str().filter(is_number).and_then(|text| text.parse::<u8>().ok()) {
+                *value = number.into();
+            }
+        }
+        (Type::Duration(_), value) => {
+            if let Some(nanoseconds) = value.as_str().and_then(parse_duration) {
+                *value = spell_duration(nanoseconds).into();
+            }
+        }
         (Type::Object(object), Value::Object(values)) => spell_in_object(values, object),
         (Type::List(list), Value::Array(items)) => {
             for item in items {
@@ -204,5 +219,17 @@ fn spell(value: &mut Value, ty: &Type) {
             }
         }
         _ => {}
+    }
+}
+
+/// Whether a value is the zero of its type, as Go's JSON writer sees it.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }

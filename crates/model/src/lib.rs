@@ -13,6 +13,7 @@
 //! * [`FindingCode`]: what the doctor can find.
 //! * [`HandleId`]: which sandbox it names, if it can name one.
 //! * [`NodeName`]: compared without case, and kept as it was read.
+//! * [`duration`]: spans of time as Go spells them.
 //! * [`Cidr`]: a network with no host bits set.
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
@@ -23,6 +24,7 @@ pub mod cidr;
 pub mod cluster;
 mod defaults;
 pub mod device;
+pub mod duration;
 mod endpoint;
 mod finding_code;
 mod handle_id;

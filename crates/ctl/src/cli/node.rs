@@ -16,6 +16,18 @@ pub(crate) enum NodeCommand {
     Status(Status),
     Checksystem(Checksystem),
     Diags(Diags),
+    Run(Run),
+}
+
+/// Says how a node is started
+///
+/// calicoctl starts calico/node in a container of Docker. The agent of Plumbline runs as a service instead: plumb
+/// install sets it up.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// What calicoctl's command takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD", hide = true)]
+    pub(crate) words: Vec<std::ffi::OsString>,
 }
 
 /// Shows the status of a node: address, BGP sessions, routes, blocks, tunnel

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Failures};
 use crate::report::{Tally, Verb};
 use crate::scope::{self, Named, Scope};
 use crate::write::{Done, WriteError, Writer, refuse_ipam_record};
-use crate::{input, progress};
+use crate::{compat, input, progress};
 
 pub(crate) async fn run(global: &Global, delete: &Delete) -> Result<(), Failures> {
     let dry_run = delete.dry_run.dry_run;
@@ -37,6 +37,10 @@ fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
         if names.is_empty() {
             return Err(Failure::usage(format!("the name of the {kind} to delete is missing"))
                 .hint("use plumb delete KIND NAME…; all resources of a kind cannot be deleted at once")
+                .in_calicoctl(format!(
+                    "Failed to delete '{kind}' resource: {}\n",
+                    Named { kind, namespace: scope.of_one(kind)?, name: String::new() }.missing().calicoctl()
+                ))
                 .into());
         }
         return Ok(scope.named(kind, names)?.into_iter().map(|named| (named, None)).collect());
@@ -50,8 +54,10 @@ fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
             Err(failure) => failures.push(failure.in_file(&input.origin)),
         }
     }
-    // What a file makes first, others in it may need: it goes last.
-    subjects.reverse();
+    // What a file makes first, others in it may need: it goes last. calicoctl goes by the file.
+    if !compat::is_strict() {
+        subjects.reverse();
+    }
     Failures::collect(failures)?;
     Ok(subjects)
 }

@@ -15,7 +15,7 @@ use crate::output::format::Choice;
 use crate::output::{Format, List, Output};
 use crate::reader::{self, Pages};
 use crate::scope::{self, Named, Scope};
-use crate::{input, records};
+use crate::{compat, input, records};
 
 /// The AS number of nodes if the cluster's BGPConfiguration says none.
 const AS_NUMBER_DEFAULT: &str = "64512";
@@ -64,7 +64,10 @@ impl Request {
         let scope = Scope::new(get.namespace.namespace.as_deref(), get.all_namespaces)?;
         let selector = get.selector.as_deref().map(parse_selector).transpose()?;
         let what = if get.files.filename.is_empty() {
-            let (kind, names) = scope::subjects(&get.subject)?;
+            let (kind, names) = scope::subjects(&get.subject).map_err(|failure| {
+                let said = format!("failed to get resources: {}", failure.calicoctl());
+                failure.in_calicoctl(said)
+            })?;
             if names.is_empty() { What::All(kind) } else { What::Named(scope.named(kind, names)?) }
         } else {
             What::Named(named_in_files(get, &scope)?)
@@ -108,7 +111,7 @@ async fn show_named(
             None => problems.push(named.missing()),
         }
     }
-    if found.is_empty() {
+    if found.is_empty() && !compat::is_strict() {
         return Ok(());
     }
     output.show_named(out, &found, problems)
@@ -209,17 +212,13 @@ impl All {
             all.push(records::default_profile());
             return;
         }
-        let order = |record: &Record| {
-            let resource = records::to_resource(record).ok()?;
-            resource.spec("order").and_then(Value::as_f64)
-        };
-        all.sort_by(|a, b| order(a).unwrap_or(f64::INFINITY).total_cmp(&order(b).unwrap_or(f64::INFINITY)));
+        records::sort_by_order(all);
     }
 }
 
 /// What tables of nodes need to know beyond the nodes. If it cannot be read, the table says so in its place.
 async fn lookups(store: &Arc<dyn Store>, format: &Format) -> Lookups {
-    if !matches!(format, Format::Table(Choice::Wide | Choice::Custom(_))) {
+    if !matches!(format, Format::Table(Choice::Wide | Choice::Custom(_)) | Format::GoTemplate(_)) {
         return Lookups::default();
     }
     let read = store.get(&Key::cluster(Kind::BgpConfiguration, "default")).await;

@@ -8,7 +8,7 @@ use model::Resource;
 use crate::cli::{Global, Label};
 use crate::failure::{Failure, Failures};
 use crate::scope::{self, Named, Scope};
-use crate::write::{WriteError, Writer, refuse_ipam_record};
+use crate::write::{WriteError, Writer, refuse_as_calicoctl, refuse_ipam_record};
 
 pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> {
     let edits =
@@ -18,6 +18,9 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
     let writer = Writer::open_for_changing(global, dry_run).await?;
     writer.refuse_view(&named, "label")?;
     let overwritten = RefCell::new(Vec::new());
+    if let Err(refused) = refuse_as_calicoctl(&named) {
+        return Err(not_changed(refused, label).into());
+    }
     let changed = writer
         .change(&named, None, |stored| {
             let mut next = stored.clone();
@@ -31,12 +34,27 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
         Err(WriteError::Missing(_)) => {
             Err(Failure::new(format!("{} {} not found", label.kind, label.name)).into())
         }
-        Err(error) => Err(error.into_failure().into()),
+        Err(error) => Err(not_changed(error, label).into()),
     }
 }
 
+/// calicoctl says why only where it is about the label itself.
+fn not_changed(error: WriteError, label: &Label) -> Failure {
+    let failure = error.into_failure();
+    if ["failed to update label", "cannot remove label"]
+        .iter()
+        .any(|start| failure.calicoctl().starts_with(start))
+    {
+        return failure;
+    }
+    failure.in_calicoctl(format!("failed to update {} {}, label not changed", label.kind, label.name))
+}
+
 fn subject(label: &Label) -> Result<Named, Failure> {
-    let kind = scope::kind(&label.kind)?;
+    let kind = scope::kind(&label.kind).map_err(|failure| {
+        let said = format!("failed to get {} {}, error {}", label.kind, label.name, failure.calicoctl());
+        failure.in_calicoctl(said)
+    })?;
     refuse_ipam_record(kind)?;
     scope::check_name(kind, &label.name)?;
     let namespace = Scope::new(label.namespace.namespace.as_deref(), false)?.of_one(kind)?;
@@ -74,7 +92,11 @@ impl Edit {
                 Some(old) if old != *value && !label.overwrite => Err(Failure::new(format!(
                     "failed to update label of {kind} {name}, key {key} is already present with value {old:?}"
                 ))
-                .hint("--overwrite sets a new value")),
+                .hint("--overwrite sets a new value")
+                .in_calicoctl(format!(
+                    "failed to update label of {kind} {name}, key {key} is already present. please use '--overwrite' to set a \
+                     new value"
+                ))),
                 old => Ok(old.is_some()),
             },
         }

@@ -1,6 +1,8 @@
 //! What each command does. One file per command; `run` only tells them apart.
 
 mod change;
+mod cluster;
+mod complete;
 mod completion;
 mod copy;
 mod datastore;
@@ -34,6 +36,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
         Command::Node(node) => node::run(global, node).await,
+        Command::Cluster(cluster) => cluster::run(global, cluster).await,
+        Command::Convert(_) => cluster::convert(),
+        Command::Complete(wanted) => complete::run(global, wanted).await,
         Command::Collect(collect) => doctor::collect(global, collect).await,
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Repair(repair) => repair::run(global, repair).await,

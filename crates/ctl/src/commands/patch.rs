@@ -2,17 +2,21 @@
 
 use std::io::Write as _;
 
-use model::{Metadata, Resource, manifest};
+use model::{Kind, Metadata, Resource, manifest};
 use serde_json::{Map, Value};
 
 use crate::cli::{Global, Patch, PatchType};
+use crate::compat;
 use crate::failure::{Failure, Failures};
 use crate::merge::merge;
 use crate::scope::{self, Named, Scope};
-use crate::write::{Writer, refuse_ipam_record, restore_unknown, without_unknown};
+use crate::write::{
+    WriteError, Writer, refuse_as_calicoctl, refuse_ipam_record, restore_unknown, without_unknown,
+};
 
 pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> {
-    if patch.patch_type == PatchType::Json {
+    // calicoctl takes every patch for a strategic one, whatever its type is said to be.
+    if patch.patch_type == PatchType::Json && !compat::is_strict() {
         return Err(Failure::usage("patches of type json are not supported")
             .hint("write the change as a merge patch: an object with the fields to change; null removes a field")
             .into());
@@ -28,9 +32,11 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
     let dry_run = patch.dry_run.dry_run;
     let writer = Writer::open_for_changing(global, dry_run).await?;
     writer.refuse_view(&named, "patch")?;
-    let done = writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await;
-    let done =
-        done.map_err(|error| error.into_failure().within(format!("failed to patch '{kind}' resource")))?;
+    let done = match refuse_as_calicoctl(&named) {
+        Ok(()) => writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await,
+        Err(refused) => Err(refused),
+    };
+    let done = done.map_err(|error| in_calicoctl(error, kind))?;
     let mut out = std::io::stdout().lock();
     if dry_run {
         writeln!(out, "Dry run: 1 '{kind}' resource would be {}", done.word())?;
@@ -38,6 +44,23 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
         writeln!(out, "Successfully patched 1 '{kind}' resource")?;
     }
     Ok(())
+}
+
+fn in_calicoctl(error: WriteError, kind: Kind) -> Failure {
+    let said = match &error {
+        WriteError::Missing(named) => format!("hit error: {}", named.missing().calicoctl()),
+        // It says already what it is.
+        WriteError::Other(failure) if is_whole(&failure.calicoctl()) => failure.calicoctl(),
+        WriteError::Other(failure) => {
+            format!("hit error: updating existing resource: {}", failure.calicoctl())
+        }
+        _ => "hit error: updating existing resource: the resource was changed at the same time".to_owned(),
+    };
+    error.into_failure().within(format!("failed to patch '{kind}' resource")).in_calicoctl(said)
+}
+
+fn is_whole(said: &str) -> bool {
+    said.starts_with("hit error: ") || said.starts_with("field in document")
 }
 
 /// The version that the patch is meant for, if it names one.
@@ -55,6 +78,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, Failure> {
     let not_readable = |problem: String| {
         Failure::usage(format!("cannot read the patch: {problem}"))
             .hint("a patch is an object in JSON or YAML")
+            .in_calicoctl("hit error: performing strategic merge patch: invalid JSON document")
     };
     let value: Value = if text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_ok() {
         serde_json::from_str(text).map_err(|error| not_readable(error.to_string()))?
@@ -79,7 +103,13 @@ fn patched(stored: &Resource, changes: &Map<String, Value>) -> Result<Resource, 
         let message = error.to_string();
         // The text is ours, so where in it says nothing to the operator.
         let place = error.place().map(|place| format!("{place}: ")).unwrap_or_default();
-        Failure::new(message.strip_prefix(&place).unwrap_or(&message)).maybe_hint(error.hint())
+        let said = compat::manifest_error(&error, stored.kind.name());
+        let said = said
+            .strip_prefix("failed to execute command: ")
+            .map_or(said.clone(), |why| format!("hit error: creating resource from patched data: {why}"));
+        Failure::new(message.strip_prefix(&place).unwrap_or(&message))
+            .maybe_hint(error.hint())
+            .in_calicoctl(said)
     })?;
     let [parsed]: [Resource; 1] =
         parsed.try_into().map_err(|_| Failure::new("the patched document is no longer a single resource"))?;
@@ -102,7 +132,6 @@ fn patched(stored: &Resource, changes: &Map<String, Value>) -> Result<Resource, 
 
 #[cfg(test)]
 mod tests {
-    use model::Kind;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -1,8 +1,10 @@
 //! `plumb version`: of this program, and of the cluster.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use model::cluster::CLUSTER_INFORMATION;
+use model::duration::parse_duration;
 use model::{Key, Kind};
 use serde_json::Value;
 
@@ -11,16 +13,49 @@ use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::records;
 
-/// Set by whoever builds a release; a build from a plain source tree does not know.
+/// From git when this was built, or as whoever built it set it; a build from a plain source tree does not know.
 const COMMIT: Option<&str> = option_env!("PLUMB_COMMIT");
 
 pub(crate) async fn run(global: &Global, version: &Version) -> Result<(), Failures> {
+    let interval = version.poll.as_deref().map(interval).transpose()?;
     let mut out = std::io::stdout();
     writeln!(out, "Client Version:    v{}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "Git commit:        {}", COMMIT.unwrap_or("unknown"))?;
     if version.client {
         return Ok(());
     }
+    let mut shown = None;
+    loop {
+        let now = of_cluster(global).await;
+        match (now, interval) {
+            (Ok(now), _) => {
+                if shown.as_ref() != Some(&now) {
+                    writeln!(out, "Cluster Version:   {}", now.0)?;
+                    writeln!(out, "Cluster Type:      {}", now.1)?;
+                }
+                shown = Some(now);
+            }
+            (Err(failure), None) => return Err(failure.into()),
+            (Err(failure), Some(_)) => {
+                shown = None;
+                eprintln!("{}", failure.words());
+            }
+        }
+        let Some(interval) = interval else { return Ok(()) };
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// How often to ask.
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let nanoseconds = parse_duration(text).and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
+    nanoseconds.filter(|nanoseconds| *nanoseconds > 0).map(Duration::from_nanos).ok_or_else(|| {
+        Failure::usage(format!("invalid poll duration specified: {text}")).hint("write it as 10s or 1m30s")
+    })
+}
+
+/// Version and type of the cluster.
+async fn of_cluster(global: &Global) -> Result<(String, String), Failure> {
     let unable = |failure: Failure| failure.within("unable to retrieve Cluster Version or Type");
     let store = connect::open_for_reading(global).await.map_err(unable)?;
     let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
@@ -31,7 +66,5 @@ pub(crate) async fn run(global: &Global, version: &Version) -> Result<(), Failur
         None | Some("") => "unknown".to_owned(),
         Some(text) => text.to_owned(),
     };
-    writeln!(out, "Cluster Version:   {}", field("calicoVersion"))?;
-    writeln!(out, "Cluster Type:      {}", field("clusterType"))?;
-    Ok(())
+    Ok((field("calicoVersion"), field("clusterType")))
 }

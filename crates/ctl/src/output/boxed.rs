@@ -1,6 +1,12 @@
-//! Tables in boxes, as calicoctl's `ipam` commands print them: headings in the middle, numbers to the right.
+//! Tables in boxes, as calicoctl's `ipam` commands print them: headings in the middle, numbers to the right. Its latest
+//! release, and so strict mode, has headings on the left and whole columns of counts on the right.
 
 use std::io::{self, Write};
+
+use crate::compat;
+
+/// How the headings of columns begin that calicoctl aligns to the right.
+const COUNTED: &str = "IPS ";
 
 /// A whole table: how wide its columns are is known only at its end.
 #[derive(Debug)]
@@ -33,21 +39,29 @@ impl Boxed {
         };
         rule(out)?;
         for (heading, width) in self.headings.iter().zip(&widths) {
+            if compat::is_strict() {
+                write!(out, "| {heading:width$} ")?;
+                continue;
+            }
             let gap = width - heading.chars().count();
             write!(out, "| {}{heading}{} ", " ".repeat(gap / 2), " ".repeat(gap - gap / 2))?;
         }
         writeln!(out, "|")?;
         rule(out)?;
         for row in &self.rows {
-            for (cell, width) in row.iter().zip(&widths) {
-                match is_number(cell) {
+            for ((cell, width), heading) in row.iter().zip(&widths).zip(&self.headings) {
+                let is_right = match compat::is_strict() {
+                    true => heading.starts_with(COUNTED),
+                    false => is_number(cell),
+                };
+                match is_right {
                     true => write!(out, "| {cell:>width$} ")?,
                     false => write!(out, "| {cell:width$} ")?,
                 }
             }
             writeln!(out, "|")?;
         }
-        if !self.rows.is_empty() {
+        if !self.rows.is_empty() || compat::is_strict() {
             rule(out)?;
         }
         Ok(())

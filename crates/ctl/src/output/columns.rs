@@ -3,6 +3,8 @@
 use model::{Kind, Resource};
 use serde_json::Value;
 
+use crate::compat;
+
 /// One column: its heading and what stands below it.
 pub(crate) struct Column {
     pub(crate) heading: &'static str,
@@ -135,7 +137,10 @@ static CLUSTER_INFORMATION: Columns = Columns {
     narrow: &["NAME", "CLUSTERGUID", "CLUSTERTYPE", "CALICOVERSION", "DATASTOREREADY"],
 };
 
-const ORDER: Column = column("ORDER", |r, _| or(text(r, "order"), "<nil>"));
+const ORDER: Column = column("ORDER", |r, _| match r.spec("order").and_then(Value::as_f64) {
+    Some(order) if compat::is_strict() => compat::go_float(order),
+    _ => or(text(r, "order"), "<nil>"),
+});
 const SELECTOR: Column = column("SELECTOR", |r, _| text(r, "selector"));
 const POLICY_TIER: Column = column("TIER", |r, _| or(text(r, "tier"), "default"));
 
@@ -240,7 +245,13 @@ static STAGED_KUBERNETES_POLICY: Columns = Columns {
     all: &[
         NAME,
         NAMESPACE,
-        column("PODSELECTOR", |r, _| pairs(r.spec("podSelector").and_then(|s| s.get("matchLabels")))),
+        column("PODSELECTOR", |r, _| {
+            let selector = r.spec("podSelector");
+            match compat::is_strict() {
+                true => compat::go_label_selector(selector),
+                false => pairs(selector.and_then(|selector| selector.get("matchLabels"))),
+            }
+        }),
     ],
     narrow: &["NAME"],
 };

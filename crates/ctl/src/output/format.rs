@@ -1,9 +1,13 @@
 //! What `-o` can ask for.
 
+use std::path::Path;
+
 use jsonpath_rust::parser::model::JpQuery;
 
 use super::document::Syntax;
+use super::go_template;
 use super::jsonpath::{self, Template};
+use crate::compat;
 use crate::failure::Failure;
 
 #[derive(Debug)]
@@ -12,6 +16,7 @@ pub(crate) enum Format {
     Document(Syntax),
     Name,
     Template(Template),
+    GoTemplate(go_template::Template),
 }
 
 /// Which columns a table has.
@@ -30,7 +35,8 @@ pub(crate) enum Custom {
     Path { heading: String, query: JpQuery },
 }
 
-const FORMATS: &str = "use one of ps, wide, yaml, json, name, custom-columns=A,B, jsonpath=TEMPLATE";
+const FORMATS: &str = "use one of ps, wide, yaml, json, name, custom-columns=A,B, jsonpath=TEMPLATE, \
+     go-template=TEMPLATE, go-template-file=FILE";
 
 impl Format {
     pub(crate) fn parse(text: &str) -> Result<Format, Failure> {
@@ -41,6 +47,7 @@ impl Format {
             ("json", "") => Ok(Format::Document(Syntax::Json)),
             ("name", "") => Ok(Format::Name),
             ("custom-columns", "") => Err(Failure::usage("custom-columns needs at least one column")
+                .in_calicoctl("need to specify at least one column")
                 .hint("write -o custom-columns=NAME,CIDR, or NAME:.metadata.name for any field")),
             ("custom-columns", columns) => {
                 let columns = columns.split(',').map(custom).collect::<Result<_, _>>()?;
@@ -53,17 +60,35 @@ impl Format {
                     .map_err(|problem| Failure::usage(format!("jsonpath: {problem}")))?;
                 Ok(Format::Template(template))
             }
-            (format @ ("go-template" | "go-template-file"), _) => Err(Failure::usage(format!(
-                "output format {format} is not supported: it needs Go's templates"
-            ))
-            .hint("use -o jsonpath=TEMPLATE or -o custom-columns=A,B instead")),
+            ("go-template", "") => Err(Failure::usage("need to specify a template").hint(
+                "write -o 'go-template={{range .}}{{range .Items}}{{.Name}}{{\"\\n\"}}{{end}}{{end}}'",
+            )),
+            ("go-template", template) => go_template(template),
+            ("go-template-file", "") => {
+                Err(Failure::usage("need to specify a template file").hint("write -o go-template-file=FILE"))
+            }
+            ("go-template-file", file) => {
+                let template = std::fs::read_to_string(file).map_err(|error| {
+                    Failure::usage(format!("cannot read {file}"))
+                        .caused_by(&error)
+                        .in_calicoctl(compat::open_error(Path::new(file), &error))
+                })?;
+                go_template(&template)
+            }
             _ => Err(Failure::usage(format!("unrecognized output format '{text}'")).hint(FORMATS)),
         }
     }
 }
 
+fn go_template(text: &str) -> Result<Format, Failure> {
+    go_template::Template::parse(text).map(Format::GoTemplate).map_err(|problem| {
+        Failure::usage(format!("go-template: {problem}")).in_calicoctl(format!("template: get:{problem}"))
+    })
+}
+
 fn custom(column: &str) -> Result<Custom, Failure> {
     match column.split_once(':') {
+        None if compat::is_strict() => Ok(Custom::Heading(column.to_owned())),
         None => Ok(Custom::Heading(column.trim().to_ascii_uppercase())),
         Some((heading, path)) => {
             let query = jsonpath::path(path)

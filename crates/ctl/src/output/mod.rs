@@ -5,6 +5,8 @@ pub(crate) mod columns;
 pub(crate) mod document;
 pub(crate) mod endpoint;
 pub(crate) mod format;
+pub(crate) mod go_document;
+pub(crate) mod go_template;
 pub(crate) mod jsonpath;
 mod row;
 pub(crate) mod table;
@@ -16,7 +18,7 @@ use serde_json::Value;
 use store::Record;
 
 use crate::failure::{Failure, Problems};
-use crate::records;
+use crate::{compat, records};
 use columns::Lookups;
 use document::{ListWriter, list_document};
 pub(crate) use format::Format;
@@ -45,8 +47,8 @@ enum Sink {
     Table(Table, Row),
     Document(ListWriter),
     Name,
-    /// A template needs the list as a whole.
-    Template {
+    /// A template needs the list as a whole, and so does what looks like Go's output.
+    Whole {
         kind: Kind,
         revision: String,
         items: Vec<Value>,
@@ -58,9 +60,13 @@ impl Output {
     pub(crate) fn begin_list(&self, kind: Kind, revision: &str) -> Result<List<'_>, Failure> {
         let sink = match &self.format {
             Format::Table(_) => self.table(kind)?,
-            Format::Document(syntax) => Sink::Document(ListWriter::of_kind(*syntax, kind, revision)),
+            Format::Document(syntax) if !compat::is_strict() => {
+                Sink::Document(ListWriter::of_kind(*syntax, kind, revision))
+            }
             Format::Name => Sink::Name,
-            Format::Template(_) => Sink::Template { kind, revision: revision.to_owned(), items: Vec::new() },
+            Format::Document(_) | Format::Template(_) | Format::GoTemplate(_) => {
+                Sink::Whole { kind, revision: revision.to_owned(), items: Vec::new() }
+            }
         };
         Ok(List { output: self, sink })
     }
@@ -74,6 +80,14 @@ impl Output {
     ) -> Result<(), Failure> {
         match (&self.format, records) {
             (Format::Table(_), _) => return self.show_tables(out, records, problems),
+            (Format::Document(syntax), _) if compat::is_strict() => {
+                let documents = self.documents(records, problems);
+                go_document::write_several(out, *syntax, &documents)?;
+            }
+            (Format::GoTemplate(template), _) => {
+                let documents = self.documents(records, problems);
+                write_go_template(out, template, documents, &self.lookups)?;
+            }
             (Format::Document(syntax), [record]) => {
                 if let Some(document) = self.document(record, problems) {
                     syntax.write_bare(out, &document)?;
@@ -90,8 +104,7 @@ impl Output {
             }
             (Format::Name, _) => records.iter().try_for_each(|record| write_name(out, record))?,
             (Format::Template(template), _) => {
-                let documents: Vec<Value> =
-                    records.iter().filter_map(|record| self.document(record, problems)).collect();
+                let documents = self.documents(records, problems);
                 let whole = match <[Value; 1]>::try_from(documents) {
                     Ok([document]) => document,
                     Err(documents) => serde_json::json!({"kind": "List", "items": documents}),
@@ -102,19 +115,19 @@ impl Output {
         Ok(())
     }
 
-    /// One table per run of records of one kind, with an empty line between two.
+    /// One table for each, as calicoctl prints them, with an empty line between two.
     fn show_tables(
         &self,
         out: &mut dyn Write,
         records: &[Record],
         problems: &mut Problems,
     ) -> Result<(), Failure> {
-        for (index, run) in records.chunk_by(|a, b| a.key.kind() == b.key.kind()).enumerate() {
-            if index > 0 {
+        for (index, record) in records.iter().enumerate() {
+            if index > 0 && !compat::is_strict() {
                 writeln!(out)?;
             }
-            let mut list = List { output: self, sink: self.table(run[0].key.kind())? };
-            run.iter().try_for_each(|record| list.push(out, record, problems))?;
+            let mut list = List { output: self, sink: self.table(record.key.kind())? };
+            list.push(out, record, problems)?;
             list.end(out)?;
         }
         Ok(())
@@ -124,6 +137,10 @@ impl Output {
         let Format::Table(choice) = &self.format else { unreachable!("only tables have columns") };
         let row = Row::new(kind, choice, self.show_namespace)?;
         Ok(Sink::Table(Table::new(row.headings()), row))
+    }
+
+    fn documents(&self, records: &[Record], problems: &mut Problems) -> Vec<Value> {
+        records.iter().filter_map(|record| self.document(record, problems)).collect()
     }
 
     fn document(&self, record: &Record, problems: &mut Problems) -> Option<Value> {
@@ -162,7 +179,7 @@ impl List<'_> {
                 None => Ok(()),
             },
             Sink::Name => write_name(out, record),
-            Sink::Template { items, .. } => {
+            Sink::Whole { items, .. } => {
                 items.extend(self.output.document(record, problems));
                 Ok(())
             }
@@ -171,12 +188,26 @@ impl List<'_> {
 
     pub(crate) fn end(self, out: &mut dyn Write) -> Result<(), Failure> {
         match (self.sink, &self.output.format) {
-            (Sink::Table(mut table, _), _) => table.flush(out)?,
-            (Sink::Document(list), _) => list.end(out)?,
-            (Sink::Template { kind, revision, items }, Format::Template(template)) => {
-                write_template(out, template, &Value::Object(list_document(kind, &revision, items)))?;
+            (Sink::Table(mut table, _), _) => {
+                table.flush(out)?;
+                if compat::is_strict() {
+                    // calicoctl leaves a gap after each table.
+                    writeln!(out)?;
+                }
             }
-            (Sink::Name | Sink::Template { .. }, _) => {}
+            (Sink::Document(list), _) => list.end(out)?,
+            (Sink::Whole { kind, revision, items }, format) => {
+                let list = Value::Object(list_document(kind, &revision, items));
+                match format {
+                    Format::Template(template) => write_template(out, template, &list)?,
+                    Format::GoTemplate(template) => {
+                        write_go_template(out, template, vec![list], &self.output.lookups)?;
+                    }
+                    Format::Document(syntax) => go_document::write_several(out, *syntax, &[list])?,
+                    Format::Table(_) | Format::Name => {}
+                }
+            }
+            (Sink::Name, _) => {}
         }
         Ok(())
     }
@@ -202,6 +233,24 @@ fn write_template(
         writeln!(out)?;
     }
     Ok(())
+}
+
+fn write_go_template(
+    out: &mut dyn Write,
+    template: &go_template::Template,
+    documents: Vec<Value>,
+    lookups: &Lookups,
+) -> Result<(), Failure> {
+    let filled = template.fill(&documents, &lookups.as_number);
+    // What came before a mistake is printed, as by Go.
+    out.write_all(filled.text.as_bytes())?;
+    match filled.problem {
+        None => Ok(()),
+        Some(problem) => {
+            let said = format!("template: get: executing \"get\": {problem}");
+            Err(Failure::new(format!("go-template: {problem}")).in_calicoctl(said))
+        }
+    }
 }
 
 fn strip_cluster_metadata(resource: &mut Resource) {

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use model::text::{is_deceptive, one_column};
 use store::ListRequest;
 
+use crate::compat;
+
 /// Blanks between two columns; calicoctl's number.
 const GAP: usize = 3;
 /// No column is narrower, the gap included; calicoctl's number too.
@@ -53,7 +55,8 @@ impl Table {
     /// Ends a row; a full page goes out.
     pub(crate) fn end_row(&mut self, out: &mut dyn Write) -> io::Result<()> {
         debug_assert_eq!(self.cells.len() % self.columns, 0, "a row has a cell for each column");
-        if self.rows() >= Table::ROWS_PER_PAGE { self.flush(out) } else { Ok(()) }
+        // calicoctl aligns a table as a whole.
+        if self.rows() >= Table::ROWS_PER_PAGE && !compat::is_strict() { self.flush(out) } else { Ok(()) }
     }
 
     fn rows(&self) -> usize {
@@ -72,8 +75,10 @@ impl Table {
                 page.extend(std::iter::repeat_n(' ', column - width));
                 start = *end;
             }
-            // The last column needs no filling.
-            page.truncate(line_start + page[line_start..].trim_end_matches(' ').len());
+            // The last column needs no filling, but calicoctl fills it.
+            if !compat::is_strict() {
+                page.truncate(line_start + page[line_start..].trim_end_matches(' ').len());
+            }
             page.push('\n');
         }
         self.text.clear();

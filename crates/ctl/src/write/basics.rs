@@ -9,7 +9,7 @@ use store::{Change, StoreError};
 use uuid::Uuid;
 
 use super::Writer;
-use crate::records;
+use crate::{compat, records};
 
 /// Makes the basic records that are missing. What cannot be made is left out: it may be that this user may write
 /// only some kinds, and the records that were asked for are more important.
@@ -66,9 +66,9 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
     let Ok(Some(record)) = writer.store.get(&key).await else { return };
     let Ok(information) = records::to_resource(&record) else { return };
     if is_locked(&information) {
-        eprintln!(
+        compat::say(
             "warning: the datastore is locked for a migration; a change made now may not be carried over\n\
-             hint: after the migration, unlock it with plumb datastore migrate unlock"
+             hint: after the migration, unlock it with plumb datastore migrate unlock",
         );
     }
 }

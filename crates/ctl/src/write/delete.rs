@@ -4,6 +4,7 @@ use model::validate::{is_in_tier, refuse_deletion};
 use model::{KeyRange, Kind};
 use store::Record;
 
+use super::prepare::refuse_kubernetes_policy;
 use super::replace::refuse_outdated;
 use super::{Done, Tries, WriteError, Writer, refuse_ipam_record};
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ impl Writer {
     pub(crate) async fn delete(&self, named: &Named, wanted: Option<&str>) -> Result<Done, WriteError> {
         refuse_ipam_record(named.kind)?;
         self.refuse_view(named, Verb::Delete.word())?;
+        refuse_built_in(named)?;
         let mut tries = Tries::default();
         loop {
             let Some(record) = reader::find(&self.store, named).await? else {
@@ -40,9 +42,6 @@ impl Writer {
     }
 
     async fn delete_record(&self, named: &Named, record: Record) -> Result<(), WriteError> {
-        if refuse_deletion(&record.key).is_some() {
-            return Err(Failure::new(format!("{named} is built in and cannot be deleted")).into());
-        }
         match named.kind {
             Kind::IpPool => return self.delete_pool(named, record).await,
             Kind::Node => return self.delete_node(&named.name, record).await,
@@ -70,10 +69,32 @@ impl Writer {
                         "{named} cannot be deleted: it contains {}",
                         policy.key
                     ))
-                    .hint("delete its policies first, or move them to another tier"));
+                    .hint("delete its policies first, or move them to another tier")
+                    .in_calicoctl(format!(
+                        "operation delete is not supported on {}: Cannot delete a non-empty tier",
+                        named.name
+                    )));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Refuses to delete what every cluster has, and what Kubernetes manages.
+fn refuse_built_in(named: &Named) -> Result<(), Failure> {
+    if refuse_deletion(&named.key()).is_none() {
+        return Ok(());
+    }
+    let name = &named.name;
+    let said = match named.kind {
+        Kind::NetworkPolicy => return Err(refuse_kubernetes_policy(named, "delete")),
+        Kind::Tier => format!("operation Delete is not supported on {name}: Cannot delete {name} tier"),
+        Kind::ClusterInformation => "operation delete is not supported on ClusterInformation".to_owned(),
+        _ => format!(
+            "operation Delete is not supported on {name}: The profile \"{name}\" is a default provided by Calico and cannot \
+             be deleted"
+        ),
+    };
+    Err(Failure::new(format!("{named} is built in and cannot be deleted")).in_calicoctl(said))
 }

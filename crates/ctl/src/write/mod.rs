@@ -26,6 +26,7 @@ use crate::scope::Named;
 
 pub(crate) use basics::{born, ensure_basics, new_guid, warn_if_locked};
 pub(crate) use prepare::{Prepared, check_against_store, prepare, refuse_ipam_record};
+pub(crate) use replace::refuse_as_calicoctl;
 pub(crate) use unknown::{restore_unknown, without_unknown};
 
 /// How often a change is tried anew when someone else was faster.
@@ -115,9 +116,20 @@ impl WriteError {
 
     pub(crate) fn into_failure(self) -> Failure {
         match self {
-            WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}")),
+            WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}"))
+                .in_calicoctl(format!("resource already exists: {named} with error: <nil>")),
             WriteError::Missing(named) => named.missing(),
-            WriteError::Overtaken(error) => error.into(),
+            WriteError::Overtaken(error) => {
+                let said = match &error {
+                    StoreError::Conflict { current } => Some(format!("update conflict: {}", current.key)),
+                    _ => None,
+                };
+                let failure = Failure::from(error);
+                match said {
+                    Some(said) => failure.in_calicoctl(said),
+                    None => failure,
+                }
+            }
             WriteError::Other(failure) => failure,
         }
     }

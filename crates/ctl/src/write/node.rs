@@ -1,16 +1,18 @@
 //! Deleting a node: what belongs to it goes along, but nothing that a pod may still live on.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use book::{Book, BookError};
-use ipam::{NODE_ATTRIBUTE, Tunnel};
+use ipam::{NODE_ATTRIBUTE, ReleaseItem, Tunnel};
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Key, KeyRange, Kind, ShellCommand};
+use model::{AffinityOwner, Key, KeyRange, Kind, Resource, ShellCommand};
 use serde_json::Value;
 use store::{Change, MAX_CHANGES, Record};
 
 use super::pool::in_use;
 use super::{WriteError, Writer};
+use crate::compat;
 use crate::failure::Failure;
 use crate::output::endpoint::Endpoint;
 use crate::reader::Pages;
@@ -20,9 +22,13 @@ impl Writer {
     /// Deletes a node with its peers, host endpoints, own configurations, tunnels' addresses and empty blocks. Refused while
     /// it has endpoints or other addresses: they may belong to pods that run.
     pub(super) async fn delete_node(&self, name: &str, mut record: Record) -> Result<(), WriteError> {
+        if compat::is_strict() && !self.dry_run {
+            self.remove_endpoints(name).await?;
+        }
         let endpoints = self.endpoints_of(name).await?;
         let addresses = self.addresses_of(name).await?;
-        if endpoints > 0 || addresses > 0 {
+        // calicoctl leaves other addresses allocated, in blocks without owner.
+        if endpoints > 0 || (addresses > 0 && !compat::is_strict()) {
             return Err(Failure::new(format!(
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
@@ -57,6 +63,38 @@ impl Writer {
             record = book.release_tunnel_address(record, tunnel).await.map_err(overtaken)?;
         }
         Ok(record)
+    }
+
+    /// Deletes the endpoints of a node and releases their addresses, as `calicoctl delete node` does. An address that another node
+    /// has by now, or that was allocated again, stays.
+    async fn remove_endpoints(&self, node: &str) -> Result<(), WriteError> {
+        let book = Book::new(self.store.clone());
+        let mut pages = Pages::new(&self.store, Kind::WorkloadEndpoint, None);
+        while let Some(page) = pages.next().await? {
+            for record in page.records {
+                let resource = records::to_resource(&record)?;
+                if resource.spec("node").and_then(Value::as_str) != Some(node) {
+                    continue;
+                }
+                let mut items = Vec::new();
+                for address in endpoint_addresses(&resource) {
+                    let found = book.lookup(address).await.map_err(overtaken)?;
+                    let is_its = |attribute: &BlockAttribute| {
+                        attribute.secondary.get(NODE_ATTRIBUTE).is_some_and(|of| of == node)
+                    };
+                    if let Some(found) = found.filter(|found| is_its(&found.attribute)) {
+                        items.push(ReleaseItem {
+                            address,
+                            handle: found.attribute.handle().cloned(),
+                            sequence_number: Some(found.sequence_number),
+                        });
+                    }
+                }
+                book.release_addresses(items).await.map_err(overtaken)?;
+                self.store.delete(record.key, record.revision).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn endpoints_of(&self, node: &str) -> Result<usize, WriteError> {
@@ -119,6 +157,13 @@ impl Writer {
     }
 }
 
+/// The addresses of an endpoint, without those that cannot be read.
+fn endpoint_addresses(endpoint: &Resource) -> Vec<IpAddr> {
+    let networks = endpoint.spec("ipNetworks").and_then(Value::as_array).into_iter().flatten();
+    let texts = networks.filter_map(Value::as_str).map(|text| text.split('/').next().unwrap_or(text));
+    texts.filter_map(|text| text.parse().ok()).collect()
+}
+
 fn overtaken(error: BookError) -> WriteError {
     let failure = Failure::of(&error).maybe_hint(error.hint());
     let lost = match error {
@@ -130,7 +175,6 @@ fn overtaken(error: BookError) -> WriteError {
 
 #[cfg(test)]
 mod tests {
-    use model::Resource;
     use serde_json::json;
     use store::{MemoryStore, Store};
 

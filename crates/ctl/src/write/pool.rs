@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::basics::one_at_a_time;
 use super::{Done, Prepared, Tries, WriteError, Writer};
+use crate::compat;
 use crate::failure::Failure;
 use crate::reader::Pages;
 use crate::records;
@@ -114,7 +115,9 @@ impl Writer {
     pub(super) async fn delete_pool(&self, named: &Named, mut record: Record) -> Result<(), WriteError> {
         let Ok(mut pool) = records::to_resource(&record) else {
             // It stands in the way of every new pool, so it must be possible to get rid of it.
-            eprintln!("warning: {named} cannot be read, so the blocks inside its CIDR were not changed");
+            compat::say(&format!(
+                "warning: {named} cannot be read, so the blocks inside its CIDR were not changed"
+            ));
             return self.delete_at(record).await;
         };
         if !self.dry_run && pool.spec("disabled") != Some(&Value::Bool(true)) {
@@ -134,9 +137,9 @@ impl Writer {
             None => 0,
         };
         if in_use > 0 {
-            eprintln!(
+            compat::say(&format!(
                 "warning: {in_use} address(es) of {named} are in use and stay allocated until they are released"
-            );
+            ));
         }
         self.delete_at(record).await
     }

@@ -2,10 +2,11 @@
 
 use model::ipam::IpamConfig;
 use model::resource::{DEFAULT_ALLOW_PROFILE, default_allow_profile};
-use model::validate::{Violation, unfit_for_bird, validate, validate_pool_against};
+use model::validate::{Violation, is_of_kubernetes, unfit_for_bird, validate, validate_pool_against};
 use model::{Kind, Resource};
 
 use super::{Writer, pool, references};
+use crate::compat;
 use crate::failure::{Failure, Failures};
 use crate::input::Input;
 use crate::report::Verb;
@@ -22,6 +23,11 @@ impl Prepared {
     /// Violations as failures, each naming file, resource, field, value and rule.
     pub(super) fn failures(&self, violations: Vec<Violation>) -> Vec<Failure> {
         let named = Named::of(&self.resource);
+        if compat::is_strict() && !violations.is_empty() {
+            // calicoctl makes one error of them.
+            let said = compat::violations_text(&self.resource, &violations);
+            return vec![Failure::new(format!("{named} is not valid")).in_calicoctl(said)];
+        }
         let failure =
             |violation: Violation| Failure::new(format!("{named}: {violation}")).in_file(&self.origin);
         violations.into_iter().map(failure).collect()
@@ -41,7 +47,11 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
         resource.fill_defaults();
         let candidate = Prepared { resource, origin };
         if !is_default_profile_unchanged(&candidate.resource) {
-            failures.extend(candidate.failures(violations(&candidate.resource)));
+            let mut broken = violations(&candidate.resource);
+            if verb == Verb::Validate && compat::is_strict() {
+                broken.retain(compat::is_told_by_validate);
+            }
+            failures.extend(candidate.failures(broken));
         }
         if candidate.resource.kind == Kind::IpPool {
             failures.extend(candidate.failures(validate_pool_against(&candidate.resource, &pools, &[])));
@@ -80,7 +90,7 @@ fn warn_of_bird(resource: &Resource) {
             Kind::Node => "no node has a BGP session with that address",
             _ => "nodes ignore this peer",
         };
-        eprintln!("warning: {named}: {unfit}; BIRD would reject it, so {left_out}");
+        compat::say(&format!("warning: {named}: {unfit}; BIRD would reject it, so {left_out}"));
     }
 }
 
@@ -102,16 +112,44 @@ fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
             Err(Failure::new("operation apply is not supported on ClusterInformation: resource is readonly")
                 .hint("to lock or unlock the datastore use plumb datastore migrate lock|unlock"))
         }
-        (Kind::Profile, Verb::Apply | Verb::Replace) if is_default_profile_unchanged(resource) => Ok(()),
+        (Kind::ClusterInformation, Verb::Create | Verb::Replace) if compat::is_strict() => {
+            let operation = if verb == Verb::Create { "create or apply" } else { "apply or replace" };
+            Err(Failure::new(format!("operation {operation} is not supported on ClusterInformation")))
+        }
+        (Kind::NetworkPolicy, Verb::Apply | Verb::Create | Verb::Replace)
+            if is_of_kubernetes(&resource.metadata.name) =>
+        {
+            let operation = if verb == Verb::Replace { "apply or replace" } else { "create or apply" };
+            Err(refuse_kubernetes_policy(&named, operation))
+        }
+        (Kind::Profile, Verb::Apply | Verb::Replace)
+            if is_default_profile_unchanged(resource) && !compat::is_strict() =>
+        {
+            Ok(())
+        }
         (Kind::Profile, Verb::Apply | Verb::Create | Verb::Replace)
             if resource.metadata.name == DEFAULT_ALLOW_PROFILE =>
         {
-            Err(Failure::new(format!("{named} is built in and cannot be written")))
+            let said = match verb {
+                Verb::Create => format!(
+                    "resource already exists: {DEFAULT_ALLOW_PROFILE} with error: {DEFAULT_ALLOW_PROFILE} already exists. The \
+                     profile \"{DEFAULT_ALLOW_PROFILE}\" is default provided by Calico"
+                ),
+                _ => format!(
+                    "operation Update is not supported on {DEFAULT_ALLOW_PROFILE}: The profile \"{DEFAULT_ALLOW_PROFILE}\" is a \
+                     default provided by Calico and cannot be updated"
+                ),
+            };
+            Err(Failure::new(format!("{named} is built in and cannot be written")).in_calicoctl(said))
         }
         (_, Verb::Create) if resource.metadata.resource_version.is_some() => Err(Failure::new(format!(
             "{named}: metadata.resourceVersion: must not be set to create a resource"
         ))
-        .hint("plumb get … -o yaml --export omits it; plumb replace uses it")),
+        .hint("plumb get … -o yaml --export omits it; plumb replace uses it")
+        .in_calicoctl(format!(
+            "error with field Metadata.ResourceVersion = '{}' (field must not be set for a Create request)",
+            resource.metadata.resource_version.as_deref().unwrap_or_default()
+        ))),
         _ => Ok(()),
     }
 }
@@ -123,6 +161,15 @@ fn is_default_profile_unchanged(resource: &Resource) -> bool {
         && resource.body == always.body
         && resource.metadata.labels.is_empty()
         && resource.metadata.annotations.is_empty()
+}
+
+/// Policies that stand for those of Kubernetes are not written as Calico's.
+pub(super) fn refuse_kubernetes_policy(named: &Named, operation: &str) -> Failure {
+    Failure::new(format!(
+        "operation {operation} is not supported on {named}: kubernetes network policies must be managed through the \
+         kubernetes API"
+    ))
+    .hint("use kubectl for the NetworkPolicy of Kubernetes, or give the policy another name")
 }
 
 /// IPAM's own records are only shown here.

@@ -1,12 +1,14 @@
 //! Replacing a record by what a manifest says, or by what a change makes of it.
 
 use model::ipam::IpamConfig;
+use model::resource::DEFAULT_ALLOW_PROFILE;
 use model::validate::{Violation, validate_update};
 use model::{Kind, Metadata, Resource};
 use store::{Record, StoreError};
 
 use super::view::{Author, warn_of_kept};
 use super::{Done, Tries, WriteError, Writer, restore_unknown};
+use crate::compat;
 use crate::failure::Failure;
 use crate::scope::Named;
 use crate::{reader, records};
@@ -46,12 +48,15 @@ impl Writer {
             let stored = records::to_resource(&record)?;
             let mut next = change(&stored)?;
             let kept = self.keep_computed(named, &stored, &mut next, author)?;
-            if next == stored {
+            // Where Kubernetes does not keep the records, writing one again raises its version, as with calicoctl.
+            let is_written_again =
+                !(self.dry_run || self.has_views() || records::is_default_profile(&record.key));
+            if next == stored && !is_written_again {
                 warn_of_kept(named, &kept);
                 return Ok(Done::Unchanged);
             }
-            refuse(named, validate_update(&stored, &next))?;
-            refuse(named, self.missing_references(&next, false).await?)?;
+            refuse(named, &next, validate_update(&stored, &next))?;
+            refuse(named, &next, self.missing_references(&next, false).await?)?;
             let value = encode(named, &next, &record)?;
             let written = match self.dry_run {
                 true => Ok(record.revision),
@@ -93,16 +98,17 @@ fn encode(named: &Named, next: &Resource, record: &Record) -> Result<Vec<u8>, Wr
     match (IpamConfig::from_resource(next), IpamConfig::decode(&record.value)) {
         (Ok(config), Ok(stored)) => Ok(config.keep_unknown(&stored).encode()),
         (Ok(config), Err(_)) => Ok(config.encode()),
-        (Err(violations), _) => refuse(named, violations).map(|()| Vec::new()),
+        (Err(violations), _) => refuse(named, next, violations).map(|()| Vec::new()),
     }
 }
 
-fn refuse(named: &Named, violations: Vec<Violation>) -> Result<(), WriteError> {
+fn refuse(named: &Named, resource: &Resource, violations: Vec<Violation>) -> Result<(), WriteError> {
     if violations.is_empty() {
         return Ok(());
     }
     let broken: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    Err(Failure::new(format!("{named}: {}", broken.join("; "))).into())
+    let said = compat::violations_text(resource, &violations);
+    Err(Failure::new(format!("{named}: {}", broken.join("; "))).in_calicoctl(said).into())
 }
 
 /// Refuses to touch another version than the one that is meant.
@@ -117,7 +123,24 @@ pub(super) fn refuse_outdated(
             record.revision
         ))
         .hint("get it again, review what changed, and repeat your change")
+        .in_calicoctl(format!("update conflict: {named}"))
         .into()),
         _ => Ok(()),
     }
+}
+
+/// What calicoctl neither patches nor labels.
+pub(crate) fn refuse_as_calicoctl(named: &Named) -> Result<(), WriteError> {
+    let refusal = match named.kind {
+        _ if !compat::is_strict() => return Ok(()),
+        Kind::ClusterInformation => {
+            Failure::new("operation apply or replace is not supported on ClusterInformation")
+        }
+        Kind::Profile if named.name == DEFAULT_ALLOW_PROFILE => Failure::new(format!(
+            "operation Update is not supported on {DEFAULT_ALLOW_PROFILE}: The profile \"{DEFAULT_ALLOW_PROFILE}\" is a default \
+             provided by Calico and cannot be updated"
+        )),
+        _ => return Ok(()),
+    };
+    Err(refusal.into())
 }

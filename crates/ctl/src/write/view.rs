@@ -5,6 +5,7 @@ use model::kube::views::{self, Kept};
 use model::{Kind, Resource};
 
 use super::{Prepared, Writer};
+use crate::compat;
 use crate::failure::Failure;
 use crate::report::Verb;
 use crate::scope::Named;
@@ -19,7 +20,7 @@ pub(super) enum Author {
 }
 
 impl Writer {
-    fn has_views(&self) -> bool {
+    pub(super) fn has_views(&self) -> bool {
         !self.store.capabilities().endpoints_are_records
     }
 
@@ -109,6 +110,9 @@ fn how(kept: &Kept) -> &'static str {
 /// Says what of a manifest was not written.
 pub(super) fn warn_of_kept(named: &Named, kept: &[Kept]) {
     for one in kept {
-        eprintln!("warning: {named}: {} was not changed: it is that of the Kubernetes Node", one.what);
+        compat::say(&format!(
+            "warning: {named}: {} was not changed: it is that of the Kubernetes Node",
+            one.what
+        ));
     }
 }

@@ -52,8 +52,8 @@ fn wrong_api_version() {
 #[test]
 fn unknown_field() {
     refuses(
-        &pool("x", "cidr: 10.0.0.0/16, blocksize: 26"),
-        &["IPPool has no field spec.blocksize", "blockSize?"],
+        &pool("x", "cidr: 10.0.0.0/16, blockSiz: 26"),
+        &["IPPool has no field spec.blockSiz", "blockSize?"],
     );
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * `transcripts`: whole sessions as text files, on SQLite and on etcd.
 //! * `across_records`: records that name, hold or hide one another.
+//! * `calicoctl`: strict mode, case by case beside what calicoctl prints.
 //! * `copy`: all records of one store to another.
 //! * `doctor`: findings in a live store.
 //! * `ipam`: address management on a small cluster.
@@ -13,6 +14,7 @@
 
 mod across_records;
 mod bad_input;
+mod calicoctl;
 mod copy;
 mod doctor;
 mod harness;

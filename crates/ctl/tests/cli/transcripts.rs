@@ -124,7 +124,10 @@ fn run(command: &str, desk: &Desk, programs: &Path) -> String {
 fn mask(text: &str) -> String {
     let mut masked = String::new();
     for line in text.lines() {
-        let line = mask_words(line);
+        let line = match line.starts_with("Git commit:") {
+            true => "Git commit:        <commit>".to_owned(),
+            false => mask_words(line),
+        };
         let line = mask_after(&line, "resourceVersion: ", "<revision>");
         let line = mask_after(&line, "\"resourceVersion\": ", "<revision>");
         let line = mask_after(&line, "resource version ", "<revision>");

@@ -60,7 +60,9 @@ fn document(layout: Layout, kind: Kind) -> Value {
 fn of_type(layout: Layout, ty: &Type) -> Value {
     let is_checked = layout == Layout::V3;
     match ty {
-        Type::Text | Type::TextOf(_) | Type::OneOfAnyCase(_) => json!({ "type": "string" }),
+        Type::Text | Type::TextOf(_) | Type::Duration(_) | Type::OneOfAnyCase(_) => {
+            json!({ "type": "string" })
+        }
         Type::Sized(_, most, _) if is_checked => json!({ "type": "string", "maxLength": most }),
         Type::OneOf(words) if is_checked => json!({ "type": "string", "enum": words }),
         Type::Sized(..) | Type::OneOf(_) => json!({ "type": "string" }),
@@ -78,7 +80,7 @@ fn of_type(layout: Layout, ty: &Type) -> Value {
         Type::Counter => json!({ "type": "integer", "format": "int64" }),
         Type::AsNumber => json!({ "type": "integer" }),
         Type::Float => json!({ "type": "number" }),
-        Type::Either(_) | Type::Port => json!({
+        Type::Either(_) | Type::NamedNumber(_) | Type::Port => json!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }], "x-kubernetes-int-or-string": true,
         }),
         Type::List(list) => json!({ "type": "array", "items": of_type(layout, &list.item) }),

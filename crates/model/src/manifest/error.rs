@@ -36,7 +36,7 @@ pub enum ManifestError {
     #[error("{at}: {}kind is missing", on(.field))]
     MissingKind { at: Place, field: String },
     #[error("{at}: unknown kind {kind:?}")]
-    UnknownKind { at: Place, kind: String, suggestion: Option<&'static str> },
+    UnknownKind { at: Place, kind: String, version: String, suggestion: Option<&'static str> },
     #[error("{at}: {kind} has apiVersion {found:?}; only {API_VERSION} is supported")]
     ApiVersion { at: Place, kind: Kind, found: String },
     #[error("{at}: {kind} has no apiVersion; {API_VERSION} is required")]

@@ -78,7 +78,8 @@ impl Reader<'_> {
                     }
                     (Some(word), ..) => {
                         let line = node.get("kind").map_or(node.line, |kind| kind.line);
-                        let kind = self.kind(word, line)?;
+                        let version = node.get("apiVersion").and_then(Node::text).unwrap_or_default();
+                        let kind = self.kind(word, version, line)?;
                         self.read_resource(kind, node, entries, path, implied.is_some())
                     }
                     (None, Some(kind), _) => self.read_resource(kind, node, entries, path, true),
@@ -105,7 +106,11 @@ impl Reader<'_> {
         let line = entries.iter().find(|entry| entry.key == "kind").map_or(items.line, |entry| entry.line);
         let implied = match word.strip_suffix("List") {
             None | Some("") => None,
-            Some(kind) => Some(self.kind(kind, line)?),
+            Some(kind) => {
+                let version = entries.iter().find(|entry| entry.key == "apiVersion");
+                let version = version.and_then(|entry| entry.value.text()).unwrap_or_default();
+                Some(self.kind(kind, version, line)?)
+            }
         };
         let path = path.key("items");
         match &items.content {
@@ -167,10 +172,11 @@ impl Reader<'_> {
         }
     }
 
-    fn kind(&self, word: &str, line: usize) -> Result<Kind, ManifestError> {
+    fn kind(&self, word: &str, version: &str, line: usize) -> Result<Kind, ManifestError> {
         Kind::from_manifest(word).ok_or_else(|| ManifestError::UnknownKind {
             at: self.place(line),
             kind: word.to_owned(),
+            version: version.to_owned(),
             suggestion: suggest::nearest(word, Kind::all().map(Kind::name)),
         })
     }

@@ -25,9 +25,15 @@ impl Typist {
         let mut values = Map::new();
         for entry in entries {
             self.path.push_key(&entry.key);
-            let Some(field) = object.field(&entry.key) else { return Err(self.unknown(entry, object)) };
+            let Some(field) = object.field_in_any_case(&entry.key) else {
+                return Err(self.unknown(entry, object));
+            };
+            // Only the spelling may differ from another key: equal keys are refused when the text is read.
+            if values.contains_key(field.name) {
+                return Err(self.given_twice(entry));
+            }
             if let Some(value) = self.value(&entry.value, &field.ty)? {
-                values.insert(entry.key.clone(), value);
+                values.insert(field.name.to_owned(), value);
             }
             self.path.pop();
         }
@@ -87,6 +93,10 @@ impl Typist {
         Place { document: self.document, line }
     }
 
+    fn given_twice(&self, entry: &Entry) -> ManifestError {
+        ManifestError::DuplicateKey { at: self.place(entry.line), field: self.path.to_string() }
+    }
+
     fn unknown(&self, entry: &Entry, object: &Object) -> ManifestError {
         let suggestion = suggest::nearest(&entry.key, object.fields().map(|field| field.name));
         ManifestError::UnknownField {
@@ -111,12 +121,17 @@ impl Typist {
 /// How a type is called in a message.
 pub(crate) fn expected(ty: &Type) -> &'static str {
     match ty {
-        Type::Text | Type::TextOf(_) | Type::Sized(..) | Type::OneOf(_) | Type::OneOfAnyCase(_) => "a string",
+        Type::Text
+        | Type::TextOf(_)
+        | Type::Duration(_)
+        | Type::Sized(..)
+        | Type::OneOf(_)
+        | Type::OneOfAnyCase(_) => "a string",
         Type::Bool => "true or false",
         Type::Int(..) => "a whole number",
         Type::Counter => "a whole number from 0 to 18446744073709551615",
         Type::Float => "a number",
-        Type::Either(_) | Type::AsNumber | Type::Port => "a number or a string",
+        Type::Either(_) | Type::NamedNumber(_) | Type::AsNumber | Type::Port => "a number or a string",
         Type::List(_) => "a list",
         Type::Map(_) | Type::Object(_) => "a map",
         Type::Nullable(inner) => expected(inner),
@@ -141,9 +156,12 @@ const LEADING_ZERO: &str = "remove the leading zero: some readers take it for oc
 /// A scalar as its type wants it, or advice about what is wrong with it.
 fn scalar(ty: &Type, text: &str, plain: bool) -> Result<Value, Option<&'static str>> {
     match ty {
-        Type::Text | Type::TextOf(_) | Type::Sized(..) | Type::OneOf(_) | Type::OneOfAnyCase(_) => {
-            Ok(Value::String(text.to_owned()))
-        }
+        Type::Text
+        | Type::TextOf(_)
+        | Type::Duration(_)
+        | Type::Sized(..)
+        | Type::OneOf(_)
+        | Type::OneOfAnyCase(_) => Ok(Value::String(text.to_owned())),
         Type::Bool => match boolean(text) {
             Some(value) if plain => Ok(Value::Bool(value)),
             Some(_) => Err(Some(UNQUOTE)),
@@ -160,7 +178,7 @@ fn scalar(ty: &Type, text: &str, plain: bool) -> Result<Value, Option<&'static s
             Some(_) => Err(Some(UNQUOTE)),
             None => Err(None),
         },
-        Type::Either(_) | Type::AsNumber | Type::Port => match integer(text) {
+        Type::Either(_) | Type::NamedNumber(_) | Type::AsNumber | Type::Port => match integer(text) {
             Some(number) if plain => Ok(Value::Number(number)),
             _ => Ok(Value::String(text.to_owned())),
         },

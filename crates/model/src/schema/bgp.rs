@@ -2,14 +2,14 @@
 
 use super::metadata::document;
 use super::table::{
-    List, Object, Type, any_case, field, flag, int, list, object, one_of, sub, text, text_of,
+    List, Object, Type, any_case, duration, field, flag, int, list, object, one_of, sub, text, text_of,
 };
 use crate::validate::formats;
 
 /// Priorities of routes, as the kernel has them, without the two that mean something else.
 const PRIORITY_MAX: i64 = 2_147_483_646;
 
-pub(super) static CONFIGURATION: Object = document(&[sub("spec", &CONFIGURATION_SPEC)]);
+pub(super) static CONFIGURATION: Object = document(&[sub("spec", &CONFIGURATION_SPEC).written()]);
 
 static CONFIGURATION_SPEC: Object = object(&[
     any_case("logSeverityScreen", &["Trace", "Debug", "Info", "Warning", "Error", "Fatal"]),
@@ -18,17 +18,17 @@ static CONFIGURATION_SPEC: Object = object(&[
     list("serviceLoadBalancerIPs", &SERVICE_NETWORKS),
     list("serviceExternalIPs", &SERVICE_NETWORKS),
     list("serviceClusterIPs", &SERVICE_NETWORKS),
-    one_of("serviceLoadBalancerAggregation", &["Enabled", "Disabled"]),
+    one_of("serviceLoadBalancerAggregation", &["Enabled", "Disabled"]).kept(),
     list("communities", &List::of(Type::Object(&COMMUNITY)).max(500)),
     list("prefixAdvertisements", &List::of(Type::Object(&PREFIX_ADVERTISEMENT)).max(500)),
-    int("listenPort", 1, 65535),
+    int("listenPort", 1, 65535).dropped(),
     sub("nodeMeshPassword", &PASSWORD),
-    text_of("nodeMeshMaxRestartTime", formats::duration),
-    one_of("bindMode", &["None", "NodeIP"]),
+    duration("nodeMeshMaxRestartTime", formats::duration),
+    one_of("bindMode", &["None", "NodeIP"]).kept(),
     list("ignoredInterfaces", &List::set(Type::TextOf(formats::ignored_interface))),
     text_of("localWorkloadPeeringIPV4", formats::ip_v4),
     text_of("localWorkloadPeeringIPV6", formats::ip_v6),
-    one_of("programClusterRoutes", &["Enabled", "Disabled", "EnabledIPIPOnly", "EnabledNoEncapOnly"]),
+    one_of("programClusterRoutes", &["Enabled", "Disabled", "EnabledIPIPOnly", "EnabledNoEncapOnly"]).kept(),
     int("ipv4NormalRoutePriority", 1, PRIORITY_MAX),
     int("ipv6NormalRoutePriority", 1, PRIORITY_MAX),
 ]);
@@ -52,30 +52,30 @@ static PASSWORD: Object = object(&[sub("secretKeyRef", &SECRET_KEY)]);
 
 static SECRET_KEY: Object = object(&[text("name"), text("key").required(), flag("optional")]);
 
-pub(super) static PEER: Object = document(&[sub("spec", &PEER_SPEC)]);
+pub(super) static PEER: Object = document(&[sub("spec", &PEER_SPEC).written()]);
 
 static PEER_SPEC: Object = object(&[
     field("node", Type::Sized(0, 253, formats::name)),
     field("nodeSelector", Type::Sized(0, 1024, formats::selector)),
     field("peerIP", Type::Sized(0, 64, formats::ip_with_port)),
-    field("asNumber", Type::AsNumber),
+    field("asNumber", Type::AsNumber).dropped(),
     field("localASNumber", Type::AsNumber),
     field("peerSelector", Type::Sized(0, 1024, formats::selector)),
-    flag("keepOriginalNextHop"),
-    one_of("nextHopMode", &["Auto", "Self", "Keep"]),
+    flag("keepOriginalNextHop").dropped(),
+    one_of("nextHopMode", &["Auto", "Self", "Keep"]).kept(),
     sub("password", &PASSWORD),
     one_of("sourceAddress", &["UseNodeIP", "None"]),
-    text_of("maxRestartTime", formats::duration),
-    text_of("keepaliveTime", formats::duration),
+    duration("maxRestartTime", formats::duration),
+    duration("keepaliveTime", formats::duration),
     int("numAllowedLocalASNumbers", i32::MIN as i64, i32::MAX as i64),
     int("ttlSecurity", 0, 255),
     field("reachableBy", Type::Sized(0, 64, formats::ip)),
     list("filters", &List::of(Type::TextOf(formats::name))),
     field("localWorkloadSelector", Type::Sized(0, 1024, formats::selector)),
-    one_of("reversePeering", &["Auto", "Manual"]),
+    one_of("reversePeering", &["Auto", "Manual"]).kept(),
 ]);
 
-pub(super) static FILTER: Object = document(&[sub("spec", &FILTER_SPEC)]);
+pub(super) static FILTER: Object = document(&[sub("spec", &FILTER_SPEC).written()]);
 
 static FILTER_SPEC: Object = object(&[
     list("exportV4", &RULES_V4),

@@ -2,11 +2,11 @@
 
 use super::metadata::document;
 use super::table::{
-    List, Object, Type, field, flag, int, list, map, number, object, one_of, sub, text, text_of,
+    List, Object, Type, duration, field, flag, int, list, map, number, object, one_of, sub, text, text_of,
 };
 use crate::validate::formats;
 
-pub(super) static INFORMATION: Object = document(&[sub("spec", &INFORMATION_SPEC)]);
+pub(super) static INFORMATION: Object = document(&[sub("spec", &INFORMATION_SPEC).written()]);
 
 static INFORMATION_SPEC: Object = object(&[
     text("clusterGUID"),
@@ -17,14 +17,14 @@ static INFORMATION_SPEC: Object = object(&[
 ]);
 
 pub(super) static CONTROLLERS: Object =
-    document(&[sub("spec", &CONTROLLERS_SPEC), sub("status", &CONTROLLERS_STATUS)]);
+    document(&[sub("spec", &CONTROLLERS_SPEC).written(), sub("status", &CONTROLLERS_STATUS).written()]);
 
 static CONTROLLERS_SPEC: Object = object(&[
     one_of("logSeverityScreen", &["None", "Debug", "Info", "Warning", "Error", "Fatal", "Panic"]),
     one_of("healthChecks", MODES),
-    text_of("etcdV3CompactionPeriod", formats::duration),
+    duration("etcdV3CompactionPeriod", formats::duration),
     int("prometheusMetricsPort", 0, 65535),
-    sub("controllers", &CONTROLLER_SET).required(),
+    sub("controllers", &CONTROLLER_SET).written().required(),
     int("debugProfilePort", 0, 65535),
 ]);
 
@@ -43,10 +43,10 @@ static CONTROLLER_SET: Object = object(&[
 ]);
 
 static NODE_CONTROLLER: Object = object(&[
-    text_of("reconcilerPeriod", formats::duration),
+    duration("reconcilerPeriod", formats::duration),
     one_of("syncLabels", MODES),
     sub("hostEndpoint", &AUTO_HOST_ENDPOINT),
-    text_of("leakGracePeriod", formats::duration),
+    duration("leakGracePeriod", formats::duration),
 ]);
 
 static AUTO_HOST_ENDPOINT: Object = object(&[
@@ -64,7 +64,7 @@ static HOST_ENDPOINT_TEMPLATE: Object = object(&[
     text_of("nodeSelector", formats::selector),
 ]);
 
-static PERIODIC_CONTROLLER: Object = object(&[text_of("reconcilerPeriod", formats::duration)]);
+static PERIODIC_CONTROLLER: Object = object(&[duration("reconcilerPeriod", formats::duration)]);
 static LOAD_BALANCER_CONTROLLER: Object =
     object(&[one_of("assignIPs", &["AllServices", "RequestedServicesOnly"])]);
 static MIGRATION_CONTROLLER: Object = object(&[one_of("policyNameMigrator", MODES)]);
@@ -74,7 +74,7 @@ static CONTROLLERS_STATUS: Object =
     object(&[sub("runningConfig", &CONTROLLERS_SPEC), map("environmentVars", &Type::Text)]);
 
 pub(super) static NODE_STATUS: Object =
-    document(&[sub("spec", &NODE_STATUS_SPEC), sub("status", &NODE_STATUS_STATUS)]);
+    document(&[sub("spec", &NODE_STATUS_SPEC).written(), sub("status", &NODE_STATUS_STATUS).written()]);
 
 static NODE_STATUS_SPEC: Object = object(&[
     text_of("node", formats::name).required(),
@@ -84,12 +84,13 @@ static NODE_STATUS_SPEC: Object = object(&[
 
 static NODE_STATUS_STATUS: Object = object(&[
     text("lastUpdated"),
-    sub("agent", &AGENT_STATUS),
-    sub("bgp", &BGP_STATUS),
-    sub("routes", &ROUTES_STATUS),
+    sub("agent", &AGENT_STATUS).written(),
+    sub("bgp", &BGP_STATUS).written(),
+    sub("routes", &ROUTES_STATUS).written(),
 ]);
 
-static AGENT_STATUS: Object = object(&[sub("birdV4", &DAEMON_STATUS), sub("birdV6", &DAEMON_STATUS)]);
+static AGENT_STATUS: Object =
+    object(&[sub("birdV4", &DAEMON_STATUS).written(), sub("birdV6", &DAEMON_STATUS).written()]);
 
 static DAEMON_STATUS: Object = object(&[
     one_of("state", &["Ready", "NotReady"]),
@@ -100,10 +101,10 @@ static DAEMON_STATUS: Object = object(&[
 ]);
 
 static BGP_STATUS: Object = object(&[
-    number("numberEstablishedV4").required(),
-    number("numberNotEstablishedV4").required(),
-    number("numberEstablishedV6").required(),
-    number("numberNotEstablishedV6").required(),
+    number("numberEstablishedV4").written().required(),
+    number("numberNotEstablishedV4").written().required(),
+    number("numberEstablishedV6").written().required(),
+    number("numberNotEstablishedV6").written().required(),
     list("peersV4", &List::of(Type::Object(&PEER_STATUS))),
     list("peersV6", &List::of(Type::Object(&PEER_STATUS))),
 ]);
@@ -125,7 +126,7 @@ static ROUTE_STATUS: Object = object(&[
     text("destination"),
     text("gateway"),
     text("interface"),
-    sub("learnedFrom", &LEARNED_FROM),
+    sub("learnedFrom", &LEARNED_FROM).written(),
 ]);
 
 static LEARNED_FROM: Object = object(&[

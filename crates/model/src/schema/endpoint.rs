@@ -1,10 +1,10 @@
 //! WorkloadEndpoint and HostEndpoint.
 
 use super::metadata::document;
-use super::table::{List, Object, Type, either, field, int, list, object, sub, text_of};
+use super::table::{List, Object, Type, field, int, list, named_number, object, sub, text_of};
 use crate::validate::formats;
 
-pub(super) static WORKLOAD: Object = document(&[sub("spec", &WORKLOAD_SPEC)]);
+pub(super) static WORKLOAD: Object = document(&[sub("spec", &WORKLOAD_SPEC).written()]);
 
 static WORKLOAD_SPEC: Object = object(&[
     text_of("orchestrator", formats::name),
@@ -31,32 +31,32 @@ static NAT: Object =
 
 static WORKLOAD_PORT: Object = object(&[
     text_of("name", formats::port_name),
-    either("protocol", formats::protocol_with_ports).required(),
+    named_number("protocol", formats::protocol_with_ports).required(),
     int("port", 1, 65535).required(),
-    int("hostPort", 0, 65535),
-    text_of("hostIP", formats::network),
+    int("hostPort", 0, 65535).written(),
+    text_of("hostIP", formats::network).written(),
 ]);
 
 /// Zero means "no limit" for each of these.
 static QOS_CONTROLS: Object = object(&[
-    int("ingressBandwidth", 0, i64::MAX),
-    int("ingressBurst", 0, i64::MAX),
-    int("ingressPeakrate", 0, i64::MAX),
-    int("ingressMinburst", 0, i64::MAX),
-    int("egressBandwidth", 0, i64::MAX),
-    int("egressBurst", 0, i64::MAX),
-    int("egressPeakrate", 0, i64::MAX),
-    int("egressMinburst", 0, i64::MAX),
-    int("ingressPacketRate", 0, i64::MAX),
-    int("ingressPacketBurst", 0, i64::MAX),
-    int("egressPacketRate", 0, i64::MAX),
-    int("egressPacketBurst", 0, i64::MAX),
-    int("ingressMaxConnections", 0, i64::MAX),
-    int("egressMaxConnections", 0, i64::MAX),
-    either("dscp", formats::dscp),
+    int("ingressBandwidth", 0, i64::MAX).dropped(),
+    int("ingressBurst", 0, i64::MAX).dropped(),
+    int("ingressPeakrate", 0, i64::MAX).dropped(),
+    int("ingressMinburst", 0, i64::MAX).dropped(),
+    int("egressBandwidth", 0, i64::MAX).dropped(),
+    int("egressBurst", 0, i64::MAX).dropped(),
+    int("egressPeakrate", 0, i64::MAX).dropped(),
+    int("egressMinburst", 0, i64::MAX).dropped(),
+    int("ingressPacketRate", 0, i64::MAX).dropped(),
+    int("ingressPacketBurst", 0, i64::MAX).dropped(),
+    int("egressPacketRate", 0, i64::MAX).dropped(),
+    int("egressPacketBurst", 0, i64::MAX).dropped(),
+    int("ingressMaxConnections", 0, i64::MAX).dropped(),
+    int("egressMaxConnections", 0, i64::MAX).dropped(),
+    named_number("dscp", formats::dscp),
 ]);
 
-pub(super) static HOST: Object = document(&[sub("spec", &HOST_SPEC)]);
+pub(super) static HOST: Object = document(&[sub("spec", &HOST_SPEC).written()]);
 
 static HOST_SPEC: Object = object(&[
     field("node", Type::Sized(0, 253, formats::name)).required(),
@@ -68,6 +68,6 @@ static HOST_SPEC: Object = object(&[
 
 static HOST_PORT: Object = object(&[
     text_of("name", formats::port_name).required(),
-    either("protocol", formats::protocol_with_ports).required(),
+    named_number("protocol", formats::protocol_with_ports).required(),
     int("port", 1, 65535).required(),
 ]);

@@ -46,7 +46,7 @@ pub(super) static CONFIGURATION: Object = document(&[sub("spec", &CONFIGURATION_
 static CONFIGURATION_SPEC: Object = object(&[
     flag("strictAffinity"),
     flag("autoAllocateBlocks"),
-    int("maxBlocksPerHost", 0, 1_000_000),
-    one_of("kubeVirtVMAddressPersistence", &["Enabled", "Disabled"]),
-    int("ipCooldownSeconds", 0, 1200),
+    int("maxBlocksPerHost", 0, 1_000_000).dropped(),
+    one_of("kubeVirtVMAddressPersistence", &["Enabled", "Disabled"]).kept(),
+    int("ipCooldownSeconds", 0, 1200).dropped(),
 ]);

@@ -47,6 +47,5 @@ static CONDITION: Object = object(&[
     int("observedGeneration", 0, i64::MAX),
     text("lastTransitionTime").required(),
     text("reason").required(),
-    // May be empty, which counts as absent here.
-    text("message"),
+    text("message").written(),
 ]);

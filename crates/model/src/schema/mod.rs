@@ -16,7 +16,7 @@ mod node;
 mod policy;
 mod pool;
 
-pub use table::{Check, EitherCheck, Field, List, Object, Type};
+pub use table::{Check, EitherCheck, Field, List, Object, Type, Zero};
 
 use crate::Kind;
 

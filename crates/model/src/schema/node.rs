@@ -4,7 +4,8 @@ use super::metadata::document;
 use super::table::{List, Object, Type, field, list, object, one_of, sub, text, text_of};
 use crate::validate::formats;
 
-pub(super) static NODE: Object = document(&[sub("spec", &NODE_SPEC), sub("status", &NODE_STATUS)]);
+pub(super) static NODE: Object =
+    document(&[sub("spec", &NODE_SPEC).written(), sub("status", &NODE_STATUS).written()]);
 
 static NODE_SPEC: Object = object(&[
     sub("bgp", &BGP),
@@ -26,7 +27,7 @@ static BGP: Object = object(&[
     text_of("routeReflectorClusterID", formats::ip_v4),
 ]);
 
-static ORCHESTRATOR_REFERENCE: Object = object(&[text("nodeName"), text("orchestrator")]);
+static ORCHESTRATOR_REFERENCE: Object = object(&[text("nodeName"), text("orchestrator").written()]);
 
 static WIREGUARD: Object = object(&[
     text_of("interfaceIPv4Address", formats::ip_v4),

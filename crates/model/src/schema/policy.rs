@@ -2,18 +2,19 @@
 
 use super::metadata::{CONDITIONS, document};
 use super::table::{
-    Field, List, Object, Type, either, field, flag, int, list, map, object, one_of, sub, text, text_of,
+    Field, List, Object, Type, either, field, flag, int, list, map, named_number, object, one_of, sub, text,
+    text_of,
 };
 use crate::validate::formats;
 
 const SELECTOR: Type = Type::Sized(0, 1024, formats::selector);
 
-pub(super) static NETWORK_POLICY: Object = document(&[sub("spec", &POLICY)]);
-pub(super) static GLOBAL_NETWORK_POLICY: Object = document(&[sub("spec", &GLOBAL_POLICY)]);
+pub(super) static NETWORK_POLICY: Object = document(&[sub("spec", &POLICY).written()]);
+pub(super) static GLOBAL_NETWORK_POLICY: Object = document(&[sub("spec", &GLOBAL_POLICY).written()]);
 pub(super) static STAGED_NETWORK_POLICY: Object =
-    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&POLICY))]);
+    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&POLICY)).written()]);
 pub(super) static STAGED_GLOBAL_NETWORK_POLICY: Object =
-    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&GLOBAL_POLICY))]);
+    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&GLOBAL_POLICY)).written()]);
 
 /// What every policy of Calico's own kinds has.
 static POLICY: Object = object(&[
@@ -28,9 +29,9 @@ static POLICY: Object = object(&[
 ]);
 
 static GLOBAL_POLICY: Object = object(&[
-    flag("doNotTrack"),
-    flag("preDNAT"),
-    flag("applyOnForward"),
+    flag("doNotTrack").dropped(),
+    flag("preDNAT").dropped(),
+    flag("applyOnForward").dropped(),
     field("namespaceSelector", SELECTOR),
 ])
 .besides(&POLICY);
@@ -44,12 +45,12 @@ static RULES: List = List::of(Type::Object(&RULE)).max(1024);
 static RULE: Object = object(&[
     one_of("action", &["Allow", "Deny", "Log", "Pass"]).required(),
     field("ipVersion", Type::Int(4, 6)),
-    either("protocol", formats::protocol),
+    named_number("protocol", formats::protocol),
     sub("icmp", &ICMP),
-    either("notProtocol", formats::protocol),
+    named_number("notProtocol", formats::protocol),
     sub("notICMP", &ICMP),
-    sub("source", &ENTITY),
-    sub("destination", &ENTITY),
+    sub("source", &ENTITY).dropped(),
+    sub("destination", &ENTITY).dropped(),
     sub("http", &HTTP),
     sub("metadata", &object(&[map("annotations", &Type::Text)])),
 ]);
@@ -93,27 +94,31 @@ pub(super) static PROFILE: Object = document(&[sub(
         list("egress", &List::of(Type::Object(&RULE))),
         map("labelsToApply", &Type::TextOf(formats::label_value)),
     ]),
-)]);
+)
+.written()]);
 
 pub(super) static TIER: Object = document(&[
-    sub("spec", &object(&[ORDER, one_of("defaultAction", &["Pass", "Deny"])])),
-    sub("status", &object(&[list("conditions", &CONDITIONS)])),
+    sub("spec", &object(&[ORDER, one_of("defaultAction", &["Pass", "Deny"]).kept()])).written(),
+    sub("status", &object(&[list("conditions", &CONDITIONS)])).written(),
 ]);
 
 /// NetworkSet and GlobalNetworkSet alike.
 pub(super) static NETWORK_SET: Object =
-    document(&[sub("spec", &object(&[list("nets", &List::set(Type::TextOf(formats::cidr_or_ip)))]))]);
+    document(&[
+        sub("spec", &object(&[list("nets", &List::set(Type::TextOf(formats::cidr_or_ip)))])).written()
+    ]);
 
 pub(super) static STAGED_KUBERNETES_NETWORK_POLICY: Object = document(&[sub(
     "spec",
     &object(&[
         STAGED_ACTION,
-        sub("podSelector", &LABEL_SELECTOR),
+        sub("podSelector", &LABEL_SELECTOR).written(),
         list("ingress", &List::of(Type::Object(&KUBERNETES_INGRESS))),
         list("egress", &List::of(Type::Object(&KUBERNETES_EGRESS))),
         list("policyTypes", &TYPES),
     ]),
-)]);
+)
+.written()]);
 
 static KUBERNETES_INGRESS: Object = object(&[
     list("ports", &List::of(Type::Object(&KUBERNETES_PORT))),

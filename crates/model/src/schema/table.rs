@@ -11,8 +11,10 @@ pub type EitherCheck = fn(&Value) -> Result<(), String>;
 pub enum Type {
     /// Any text.
     Text,
-    /// A text that passes a check. An empty text counts as absent and is not checked, as in Calico.
+    /// A text that passes a check.
     TextOf(Check),
+    /// A span of time that passes a check. Stored as Go spells it: `90s` is `1m30s`.
+    Duration(Check),
     /// A text of at least and at most so many bytes that passes a check.
     Sized(usize, usize, Check),
     /// One of these words.
@@ -26,8 +28,10 @@ pub enum Type {
     Counter,
     /// A number with or without fraction.
     Float,
-    /// A number or a text: protocols, DSCP marks.
+    /// A number or a text.
     Either(EitherCheck),
+    /// A number up to 255, or a text that may be a name for one: protocols, DSCP marks. Digits are stored as a number.
+    NamedNumber(EitherCheck),
     /// A number, or two joined by a dot, or either as text. Stored as one number.
     AsNumber,
     /// A port, a range such as `80:90`, or a port's name. A single port is stored as a number.
@@ -63,6 +67,18 @@ pub struct Field {
     pub name: &'static str,
     pub ty: Type,
     pub required: bool,
+    pub zero: Zero,
+}
+
+/// What Calico's types make of a field that holds the zero of its type: an empty text, false, 0, an empty list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zero {
+    /// It counts as absent and is not stored.
+    Dropped,
+    /// It is a value like any other.
+    Kept,
+    /// The field is written in any case, with its zero if it holds nothing else.
+    Written,
 }
 
 impl Object {
@@ -74,6 +90,11 @@ impl Object {
         self.fields().find(|field| field.name == name)
     }
 
+    /// The same in any mixture of upper and lower case, as Go's JSON reader matches names; the exact one wins.
+    pub fn field_in_any_case(&self, name: &str) -> Option<&'static Field> {
+        self.field(name).or_else(|| self.fields().find(|field| field.name.eq_ignore_ascii_case(name)))
+    }
+
     /// With the fields of another one.
     pub(super) const fn besides(self, base: &'static Object) -> Object {
         Object { base: Some(base), ..self }
@@ -83,6 +104,18 @@ impl Object {
 impl Field {
     pub(super) const fn required(self) -> Field {
         Field { required: true, ..self }
+    }
+
+    pub(super) const fn dropped(self) -> Field {
+        Field { zero: Zero::Dropped, ..self }
+    }
+
+    pub(super) const fn kept(self) -> Field {
+        Field { zero: Zero::Kept, ..self }
+    }
+
+    pub(super) const fn written(self) -> Field {
+        Field { zero: Zero::Written, ..self }
     }
 }
 
@@ -108,8 +141,19 @@ pub(super) const fn object(fields: &'static [Field]) -> Object {
     Object { own: fields, base: None }
 }
 
+/// Texts, lists and maps are plain values in most of Calico's types, and so dropped if empty; all else are pointers.
 pub(super) const fn field(name: &'static str, ty: Type) -> Field {
-    Field { name, ty, required: false }
+    let zero = match ty {
+        Type::Text
+        | Type::TextOf(_)
+        | Type::Sized(..)
+        | Type::OneOf(_)
+        | Type::OneOfAnyCase(_)
+        | Type::List(_)
+        | Type::Map(_) => Zero::Dropped,
+        _ => Zero::Kept,
+    };
+    Field { name, ty, required: false, zero }
 }
 
 pub(super) const fn text(name: &'static str) -> Field {
@@ -118,6 +162,10 @@ pub(super) const fn text(name: &'static str) -> Field {
 
 pub(super) const fn text_of(name: &'static str, check: Check) -> Field {
     field(name, Type::TextOf(check))
+}
+
+pub(super) const fn duration(name: &'static str, check: Check) -> Field {
+    field(name, Type::Duration(check))
 }
 
 pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -> Field {
@@ -151,6 +199,10 @@ pub(super) const fn sub(name: &'static str, object: &'static Object) -> Field {
 
 pub(super) const fn map(name: &'static str, values: &'static Type) -> Field {
     field(name, Type::Map(values))
+}
+
+pub(super) const fn named_number(name: &'static str, check: EitherCheck) -> Field {
+    field(name, Type::NamedNumber(check))
 }
 
 pub(super) const fn either(name: &'static str, check: EitherCheck) -> Field {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::fields::Fields;
 use super::labels::qualified_name;
+use super::metadata::check_annotations;
 use super::{Report, shorten};
 use crate::Resource;
 use crate::path::FieldPath;
@@ -31,12 +32,12 @@ pub(super) fn check_controllers(configuration: &Resource, report: &mut Report) {
             let path = template.path("interfaceCIDRs");
             report.broken(&path, "", "must be set if there is no interfacePattern");
         }
-        for field in ["labels", "annotations"] {
-            let map = template.object(field);
-            for key in map.keys() {
-                report.verdict(&map.path(key), &key.into(), qualified_name(key));
-            }
+        let labels = template.object("labels");
+        for key in labels.keys() {
+            report.verdict(&labels.path(key), &key.into(), qualified_name(key));
         }
+        let annotations = template.object("annotations");
+        check_annotations(annotations.pairs(), annotations.own_path(), report);
     }
 }
 

@@ -61,6 +61,12 @@ impl<'a> Fields<'a> {
         self.values.into_iter().flatten().map(|(key, _)| key.as_str())
     }
 
+    /// The texts of a map, by their keys.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let values = self.values.into_iter().flatten();
+        values.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
+    }
+
     /// The names of the fields that hold anything.
     pub(super) fn set_fields(&self) -> impl Iterator<Item = &'a str> {
         let values = self.values.into_iter().flatten();

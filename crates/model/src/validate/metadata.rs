@@ -18,16 +18,24 @@ pub(super) fn check(resource: &Resource, report: &mut Report) {
         report.verdict(&labels.key(key), &key.as_str().into(), qualified_name(key));
         report.verdict(&labels.key(key), &value.as_str().into(), label_value(value));
     }
-    let annotations = path.key("annotations");
+    let annotations = resource.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    check_annotations(annotations, &path.key("annotations"), report);
+}
+
+/// Annotations, of whatever has any. The case of a key does not matter.
+pub(super) fn check_annotations<'a>(
+    annotations: impl Iterator<Item = (&'a str, &'a str)>,
+    path: &FieldPath,
+    report: &mut Report,
+) {
     let mut bytes = 0;
-    for (key, value) in &resource.metadata.annotations {
-        let verdict = qualified_name(&key.to_ascii_lowercase());
-        report.verdict(&annotations.key(key), &key.as_str().into(), verdict);
+    for (key, value) in annotations {
+        report.verdict(&path.key(key), &key.into(), qualified_name(&key.to_ascii_lowercase()));
         bytes += key.len() + value.len();
     }
     if bytes > ANNOTATIONS_BYTES_MAX {
         let rule = format!("{bytes} bytes in all, at most {ANNOTATIONS_BYTES_MAX} are allowed");
-        report.broken(&annotations, "", rule);
+        report.broken(path, "", rule);
     }
 }
 

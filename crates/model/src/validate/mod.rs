@@ -21,7 +21,7 @@ mod walk;
 pub use bird::{fits_session, is_device_pattern, prefix_lengths, unfit_for_bird};
 pub(crate) use policy::LABEL_NAMESPACE;
 pub use pool::{default_block_size, validate_pool_against};
-pub use references::{Reference, is_in_tier, references, refuse_deletion};
+pub use references::{Reference, is_in_tier, is_of_kubernetes, references, refuse_deletion};
 
 use std::fmt;
 

@@ -61,8 +61,22 @@ pub fn refuse_deletion(key: &Key) -> Option<&'static str> {
         Key::Resource { kind: Kind::Profile, name, .. } if name == DEFAULT_ALLOW_PROFILE => {
             Some("this profile is built in and cannot be deleted")
         }
+        Key::Resource { kind: Kind::ClusterInformation, .. } => {
+            Some("the cluster's own record cannot be deleted")
+        }
+        Key::Resource { kind: Kind::NetworkPolicy, name, .. } if is_of_kubernetes(name) => {
+            Some("this policy is one of Kubernetes, which is managed through the API of Kubernetes")
+        }
         _ => None,
     }
+}
+
+/// Names of NetworkPolicies that stand for those of Kubernetes; none may be written or deleted as one of Calico's.
+const KUBERNETES_POLICY_PREFIX: &str = "knp.default.";
+
+/// Whether a NetworkPolicy of this name is one of Kubernetes.
+pub fn is_of_kubernetes(policy: &str) -> bool {
+    policy.starts_with(KUBERNETES_POLICY_PREFIX)
 }
 
 /// Whether a policy keeps its tier from being deleted.

@@ -4,6 +4,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::fields::Fields;
+use super::metadata::check_annotations;
 use super::{Report, formats, shown};
 
 /// Every rule of a policy, and what a rule may say in one direction only.
@@ -37,6 +38,8 @@ pub(super) fn check_each(spec: &Fields<'_>, report: &mut Report) {
         check_icmp(&rule, report);
         check_http(&rule, report);
         check_networks(&rule, report);
+        let annotations = rule.object("metadata").object("annotations");
+        check_annotations(annotations.pairs(), annotations.own_path(), report);
         for side in ["source", "destination"] {
             check_entity(&rule.object(side), report);
         }
@@ -137,6 +140,11 @@ fn check_networks(rule: &Fields<'_>, report: &mut Report) {
                 let Some(net) = item.as_str().and_then(formats::parse_network) else { continue };
                 let is_v4 = net.addr().is_ipv4();
                 families[usize::from(is_v4)] = true;
+                if !item.as_str().is_some_and(|text| text.contains('/')) {
+                    let rule =
+                        format!("must have a prefix length: write {}/{}", net.addr(), net.prefix_len());
+                    report.broken(&path, shown(item), rule);
+                }
                 if wanted.is_some_and(|wanted| wanted != if is_v4 { 4 } else { 6 }) {
                     report.broken(&path, shown(item), "must have the rule's ipVersion");
                 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Report, formats};
 use crate::manifest::expected;
 use crate::path::FieldPath;
-use crate::schema::{List, Object, Type};
+use crate::schema::{Field, List, Object, Type, Zero};
 
 /// Checks every known field that is there, and that the required ones are. Fields no schema knows are left
 /// alone: a newer Calico may have written them.
@@ -15,32 +15,33 @@ pub(super) fn object(values: &Map<String, Value>, object: &Object, path: &FieldP
     for field in object.fields() {
         let path = path.key(field.name);
         match values.get(field.name) {
-            Some(value) if !is_absent(value, &field.ty) => self::value(value, &field.ty, &path, report),
+            Some(value) if !is_absent(value, field) => self::value(value, &field.ty, &path, report),
             _ if field.required => report.missing(&path),
             _ => {}
         }
     }
 }
 
-/// Calico's decoder cannot tell an empty text from none at all.
-fn is_absent(value: &Value, ty: &Type) -> bool {
+/// Where Calico's type is plain, its decoder cannot tell an empty text from none at all.
+fn is_absent(value: &Value, field: &Field) -> bool {
     match value {
-        Value::Null => !matches!(ty, Type::Nullable(_)),
-        Value::String(text) => text.is_empty() && is_text(ty),
+        Value::Null => !matches!(field.ty, Type::Nullable(_)),
+        Value::String(text) => text.is_empty() && may_be_empty(field),
         _ => false,
     }
 }
 
-fn is_text(ty: &Type) -> bool {
-    match ty {
-        Type::Nullable(inner) => is_text(inner),
-        Type::Bool
+fn may_be_empty(field: &Field) -> bool {
+    match field.ty {
+        Type::Duration(_)
+        | Type::Bool
         | Type::Int(..)
         | Type::Counter
         | Type::Float
         | Type::List(_)
         | Type::Map(_)
         | Type::Object(_) => false,
+        Type::OneOf(_) | Type::OneOfAnyCase(_) => field.zero != Zero::Kept,
         _ => true,
     }
 }
@@ -48,7 +49,9 @@ fn is_text(ty: &Type) -> bool {
 fn value(value: &Value, ty: &Type, path: &FieldPath, report: &mut Report) {
     match (ty, value) {
         (Type::Text, Value::String(_)) | (Type::Bool, Value::Bool(_)) | (Type::Any, _) => {}
-        (Type::TextOf(check), Value::String(text)) => report.verdict(path, value, check(text)),
+        (Type::TextOf(check) | Type::Duration(check), Value::String(text)) => {
+            report.verdict(path, value, check(text))
+        }
         (Type::Sized(min, max, check), Value::String(text)) => {
             let verdict = sized(text, *min, *max).and_then(|()| check(text));
             report.verdict(path, value, verdict);
@@ -67,7 +70,7 @@ fn value(value: &Value, ty: &Type, path: &FieldPath, report: &mut Report) {
         }
         (Type::Counter, Value::Number(number)) if number.is_u64() => {}
         (Type::Float, Value::Number(_)) => {}
-        (Type::Either(check), Value::Number(_) | Value::String(_)) => {
+        (Type::Either(check) | Type::NamedNumber(check), Value::Number(_) | Value::String(_)) => {
             report.verdict(path, value, check(value));
         }
         (Type::AsNumber, Value::Number(_) | Value::String(_)) => {

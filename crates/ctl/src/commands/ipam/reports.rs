@@ -11,6 +11,7 @@ use model::HandleId;
 use serde::Deserialize;
 
 use super::report::{Allocation, LeakedHandle};
+use crate::compat;
 use crate::failure::Failure;
 
 /// Far more than the report of the largest cluster has.
@@ -52,7 +53,8 @@ impl Report {
         let unable = |error: &dyn std::error::Error| {
             Failure::new(format!("cannot read the report {}", path.display())).caused_by(error)
         };
-        let file = File::open(path).map_err(|error| unable(&error))?;
+        let file = File::open(path)
+            .map_err(|error| unable(&error).in_calicoctl(compat::open_error(path, &error)))?;
         let mut text = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| unable(&error))?;
         if text.len() as u64 > BYTES_MAX {

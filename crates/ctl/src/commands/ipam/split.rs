@@ -11,10 +11,10 @@ use store::{Change, MAX_CHANGES, Record, Revision, Store};
 
 use super::cluster::Cluster;
 use crate::cli::{Global, IpamSplit};
-use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::records;
 use crate::write::born;
+use crate::{compat, connect};
 
 /// More pools than this at once are a mistake rather than a plan.
 const PARTS_MAX: u32 = 1024;
@@ -36,6 +36,9 @@ pub(crate) async fn run(global: &Global, split: &IpamSplit) -> Result<(), Failur
     let (true, Some(locked_at)) = (cluster.is_locked, cluster.revision) else {
         return Err(Failure::new("the datastore is not locked: addresses could be allocated during the split")
             .hint("lock it with plumb datastore migrate lock, split, then unlock it with plumb datastore migrate unlock")
+            .in_calicoctl(
+                "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
+            )
             .into());
     };
     let (stored, _) = store.list_all(KeyRange::Kind(Kind::IpPool)).await?;
@@ -114,13 +117,17 @@ impl Plan {
             false => ("IP Pool", "Created"),
         };
         let was = if dry_run { "would be" } else { "was successfully" };
-        writeln!(out, "{done} {name} {was} split into {count} smaller pools.")?;
+        let end = if compat::is_strict() { "" } else { "\n" };
+        write!(out, "{done} {name} {was} split into {count} smaller pools.{end}")?;
         for part in &self.parts {
             let cidr = part.spec("cidr").and_then(Value::as_str).unwrap_or_default();
             writeln!(out, "{created} {} with CIDR {cidr}.", part.metadata.name)?;
         }
         if !dry_run {
-            writeln!(out, "You may now unlock the data store.")?;
+            match compat::is_strict() {
+                true => write!(out, "Please refer to the documentation for final steps.")?,
+                false => writeln!(out, "You may now unlock the data store.")?,
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use store::Store;
 
 use super::pools;
+use crate::compat;
 use crate::failure::{Failure, Problems};
 use crate::output::boxed::{Boxed, five_digits, with_percentage};
 use crate::output::document::Syntax;
@@ -69,15 +70,18 @@ async fn blocks(store: &Arc<dyn Store>, problems: &mut Problems) -> Result<Vec<B
 /// The column of reserved addresses is there only if something is reserved: releases of calicoctl that know
 /// reservations show it always, the others never.
 fn table(usages: &[PoolUsage], show_blocks: bool) -> Boxed {
-    let has_reserved = usages.iter().any(|pool| pool.total.reserved > 0);
+    let has_reserved = compat::is_strict() || usages.iter().any(|pool| pool.total.reserved > 0);
     let mut table = Boxed::new(match has_reserved {
         true => &["GROUPING", "CIDR", "IPS TOTAL", "IPS IN USE", "IPS RESERVED", "IPS FREE"],
         false => &["GROUPING", "CIDR", "IPS TOTAL", "IPS IN USE", "IPS FREE"],
     });
     let mut row = |grouping: &str, cidr: &Cidr, usage: &Usage| {
-        let share = |count| with_percentage(count, usage.capacity);
+        // calicoctl counts in 64 bits with a sign.
+        let most = if compat::is_strict() { i64::MAX as u128 } else { u128::MAX };
+        let capacity = usage.capacity.min(most);
+        let share = |count: u128| with_percentage(count.min(most), capacity);
         let mut cells =
-            vec![grouping.to_owned(), cidr.to_string(), five_digits(usage.capacity), share(usage.in_use)];
+            vec![grouping.to_owned(), cidr.to_string(), five_digits(capacity), share(usage.in_use)];
         cells.extend(has_reserved.then(|| share(usage.reserved)));
         cells.push(share(usage.available()));
         table.row(cells);

@@ -9,7 +9,7 @@ use crate::cli::Global;
 use crate::cli::doctor::{Collect, ThisNode};
 use crate::cli::node::{Diags, Node, NodeCommand};
 use crate::commands::doctor;
-use crate::failure::Failures;
+use crate::failure::{Failure, Failures};
 
 pub(crate) async fn run(global: &Global, node: &Node) -> Result<(), Failures> {
     match &node.command {
@@ -19,6 +19,10 @@ pub(crate) async fn run(global: &Global, node: &Node) -> Result<(), Failures> {
         },
         NodeCommand::Checksystem(wanted) => checksystem::run(wanted),
         NodeCommand::Diags(diags) => collect(global, diags).await,
+        NodeCommand::Run(_) => Err(Failure::new("nodes are not run as containers of Docker")
+            .hint("plumb install sets up the agent as a service of this node; on Kubernetes it runs as a DaemonSet")
+            .in_calicoctl("calico/node is not run by plumb: set up the agent of this node with plumb install")
+            .into()),
     }
 }
 

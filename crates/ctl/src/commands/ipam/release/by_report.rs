@@ -17,6 +17,7 @@ use super::super::report::{self, LeakedHandle};
 use super::super::reports::{Leaks, Report};
 use super::{Outcome, Releaser, explain, in_use, open};
 use crate::cli::{Global, IpamRelease};
+use crate::compat;
 use crate::failure::{Failure, Failures, Problems};
 use crate::progress;
 
@@ -74,6 +75,10 @@ fn check(reports: &[(String, Report)], cluster: &Cluster, force: bool) -> Result
         return Err(Failure::new(
             "the reports are stale: the datastore was locked or unlocked since they were created",
         )
+        .in_calicoctl(
+            "the provided reports are all stale - at least one should be up-to-date. Please generate a new report while the \
+             data store is locked and try again",
+        )
         .hint("lock the datastore, create a new report with plumb ipam check -o FILE, and pass it in addition to the others"));
     }
     match cluster.is_locked {
@@ -82,13 +87,17 @@ fn check(reports: &[(String, Report)], cluster: &Cluster, force: bool) -> Result
             "the datastore is not locked".to_owned(),
             "lock it with plumb datastore migrate lock and create a new report, or use --force",
             force,
-        ),
+        )
+        .map_err(|failure| {
+            failure
+                .in_calicoctl("data store is not locked. Either lock the data store, or re-run with --force")
+        }),
     }
 }
 
 fn overridable(message: String, hint: &str, force: bool) -> Result<(), Failure> {
     if force {
-        eprintln!("warning: {message}; continuing because of --force");
+        compat::say(&format!("warning: {message}; continuing because of --force"));
         return Ok(());
     }
     Err(Failure::new(message).hint(hint))

@@ -1,4 +1,8 @@
-//! `plumb datastore migrate lock|unlock`: stops and restarts the cluster's work on its records. Its other commands are elsewhere.
+//! `plumb datastore migrate`: stops and restarts the cluster's work on its records, and carries them to another store
+//! in calicoctl's file. The other commands are elsewhere.
+
+mod export;
+mod import;
 
 use std::io::Write as _;
 
@@ -18,13 +22,22 @@ pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Fa
         DatastoreCommand::Copy(wanted) => return super::copy::run(global, wanted).await,
         DatastoreCommand::EtcdRole(wanted) => return super::etcd_role::run(wanted),
     };
-    let (ready, done) = match migrate.command {
+    let (ready, done) = match &migrate.command {
         MigrateCommand::Lock => (false, "Datastore locked."),
         MigrateCommand::Unlock => (true, "Datastore unlocked."),
+        MigrateCommand::Export => return export::run(global).await,
+        MigrateCommand::Import(wanted) => return import::run(global, wanted).await,
     };
     let writer = Writer::new(connect::open_for_changing(global).await?, false);
+    set_ready(&writer, ready).await?;
+    writeln!(std::io::stdout(), "{done}")?;
+    Ok(())
+}
+
+/// Locks the store or unlocks it.
+async fn set_ready(writer: &Writer, ready: bool) -> Result<(), Failure> {
     if !ready {
-        ensure_basics(&writer).await;
+        ensure_basics(writer).await;
     }
     let named =
         Named { kind: Kind::ClusterInformation, namespace: None, name: CLUSTER_INFORMATION.to_owned() };
@@ -37,7 +50,6 @@ pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Fa
         })
         .await;
     changed.map_err(|error| error.into_failure())?;
-    writeln!(std::io::stdout(), "{done}")?;
     Ok(())
 }
 
