@@ -27,6 +27,7 @@ mod iptables;
 mod kube_store;
 mod logs;
 mod moment;
+mod nft;
 mod place;
 mod prompt;
 mod reader;

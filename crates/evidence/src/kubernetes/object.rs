@@ -57,6 +57,7 @@ impl KubeNode {
             annotations: strings(&metadata["annotations"]),
             labels: strings(&metadata["labels"]),
             created_at: moment(&metadata["creationTimestamp"]),
+            provider: text(&object["spec"]["providerID"]).to_owned(),
             ..KubeNode::default()
         }
     }

@@ -3,6 +3,7 @@
 use super::{called, explain_own_sessions, explain_sessions_to};
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{NodeEvidence, Origin};
+use model::Kind;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "BGP daemon is not running on a node",
@@ -17,6 +18,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let is_down = |node: &&NodeEvidence| node.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(false));
+    if !needs_bgp(case) {
+        return;
+    }
     for node in case.all_nodes().filter(is_down) {
         let node_name = called(case, &node.name);
         let (summary, words) = match node.bgp.as_ref().is_some_and(|bgp| bgp.is_silent) {
@@ -35,6 +39,27 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         explain_own_sessions(node, finding);
         explain_sessions_to(case, &node.name, finding);
     }
+}
+
+/// Whether anything but the missing daemon speaks of BGP: a pool without VXLAN, a peer, a session, routes that BIRD wrote. A cluster
+/// whose pools all go through VXLAN, or that takes its routes from elsewhere, runs no daemon on purpose.
+fn needs_bgp(case: &Case<'_>) -> bool {
+    let mut pools = case.pools().iter().filter(|(pool, _)| pool.is_enabled()).peekable();
+    if pools.peek().is_some() {
+        return pools.any(|(pool, _)| !pool.has_vxlan());
+    }
+    let records = &case.evidence.records;
+    let has_peers = [Kind::BgpPeer, Kind::BgpConfiguration].iter().any(|kind| !records.all(*kind).is_empty());
+    let has_tunnel = |node: &NodeEvidence| {
+        node.kernel.links.iter().flatten().any(|link| link.seen.name == "vxlan.calico")
+            || node
+                .kernel
+                .routes
+                .iter()
+                .flatten()
+                .any(|route| route.seen.device.as_deref() == Some("vxlan.calico"))
+    };
+    has_peers || !case.all_nodes().any(has_tunnel)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(super) mod bgp_as_wrong;
 pub(super) mod bgp_mesh_off;
 pub(super) mod bgp_not_running;
 pub(super) mod bgp_password_wrong;
+pub(super) mod bgp_peer_selects_nobody;
 pub(super) mod bgp_port_closed;
 pub(super) mod bgp_record_unfit;
 pub(super) mod bgp_session_down;

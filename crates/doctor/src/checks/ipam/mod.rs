@@ -31,6 +31,7 @@ pub(super) mod pool_overlap;
 pub(super) mod record_unreadable;
 pub(super) mod reported_by_calicoctl;
 pub(super) mod service_block_empty;
+pub(super) mod service_range_overlaps;
 pub(super) mod tombstone;
 pub(super) mod tunnel_address_shared;
 

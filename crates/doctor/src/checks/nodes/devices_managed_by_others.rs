@@ -1,14 +1,15 @@
 //! Node set-up: NetworkManager manages devices of pods or tunnels.
 
+use crate::case::Told;
 use crate::checks::named::Report;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Trouble;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    title: "NetworkManager manages devices of pods or tunnels",
-    explanation: "NetworkManager activates connections on devices of Calico. It gives them addresses by DHCP, takes their \
-                  routes away or sets them down, so pods lose their network without any change in Calico. It has to be told \
-                  to leave these devices alone.",
+    title: "Another program manages devices of pods or tunnels",
+    explanation: "NetworkManager or systemd-networkd configures devices of Calico. It gives them addresses by DHCP, takes \
+                  their routes away or sets them down, so pods lose their network without any change in Calico. It has to \
+                  be told to leave these devices alone.",
     remedy: "write /etc/NetworkManager/conf.d/calico.conf with [keyfile] unmanaged-devices=interface- \
              name:cali*;interface-name:tunl*;interface-name:vxlan.calico;interface-name:wireguard.cali, then restart \
              NetworkManager and calico-node",
@@ -21,7 +22,18 @@ const REPORT: Report =
     Report { explains: &[FindingCode::CalicoNodeNotReady], ..Report::of(Trouble::DevicesManaged) };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |place| format!("NetworkManager manages devices of Calico on {place}"));
+    let is_networkd =
+        |told: &Told| told.message.contains("networkd") || told.message.contains("Configuring with");
+    let is_networkd = case.told_of(Trouble::DevicesManaged).iter().any(is_networkd);
+    let program = if is_networkd { "systemd-networkd" } else { "NetworkManager" };
+    let finding = REPORT.tell(case, look, |place| format!("{program} manages devices of Calico on {place}"));
+    if let Some(finding) = finding.filter(|_| is_networkd) {
+        finding.remedy(
+            "write /etc/systemd/network/05-calico.network with [Match] Name=cali* tunl0 vxlan.calico wireguard.cali \
+             and [Link] Unmanaged=yes, set ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no in \
+             /etc/systemd/networkd.conf, then restart systemd-networkd and calico-node",
+        );
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub(super) mod store_full;
 pub(super) mod store_locked;
 pub(super) mod store_unreachable;
 pub(super) mod store_unstable;
+pub(super) mod strict_arp_off;
 pub(super) mod tunnel_not_made;
 pub(super) mod typha_unreachable;
 pub(super) mod watches_exhausted;
