@@ -130,6 +130,13 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// Where in a line the words stand by which it is known.
+    pub fn place_in(self, text: &str) -> Option<usize> {
+        let (_, signs) = SIGNS.iter().find(|(trouble, _)| *trouble == self)?;
+        let found = signs.iter().find(|sign| sign.iter().all(|part| text.contains(part)))?;
+        found.iter().filter_map(|part| text.find(part)).max()
+    }
+
     /// The trouble that a line names. Of several the first of the table.
     pub fn named_in(text: &str) -> Option<Trouble> {
         let has_all = |sign: &Sign| sign.iter().all(|part| text.contains(part));

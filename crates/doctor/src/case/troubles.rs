@@ -49,8 +49,9 @@ fn collect(case: &Case<'_>) -> Troubles {
             troubles.entry(trouble).or_default().push(told);
         }
     }
+    let scheduled = scheduled(case);
     for event in case.evidence.events.iter().flatten() {
-        if let Some((trouble, told)) = of_event(case, event) {
+        if let Some((trouble, told)) = of_event(case, event, &scheduled) {
             troubles.entry(trouble).or_default().push(told);
         }
     }
@@ -146,7 +147,27 @@ fn of_log(event: &Sighted<LogEvent>) -> Option<(Trouble, Told)> {
     Some((trouble, told))
 }
 
-fn of_event(case: &Case<'_>, event: &Sighted<Event>) -> Option<(Trouble, Told)> {
+/// Nodes of pods by what the scheduler said: `Successfully assigned shop/web-0 to n1`. Under the name alone, too: a table of
+/// events of one namespace does not tell the namespace.
+fn scheduled(case: &Case<'_>) -> BTreeMap<PodName, NodeName> {
+    let mut nodes = BTreeMap::new();
+    for event in case.evidence.events.iter().flatten() {
+        let Some(rest) = event.seen.message.strip_prefix("Successfully assigned ") else { continue };
+        if let Some((pod, node)) = rest.trim().split_once(" to ")
+            && let Some((namespace, name)) = pod.split_once('/')
+        {
+            nodes.insert(PodName::new(namespace, name), NodeName::from(node));
+            nodes.insert(PodName { namespace: None, name: name.to_owned() }, NodeName::from(node));
+        }
+    }
+    nodes
+}
+
+fn of_event(
+    case: &Case<'_>,
+    event: &Sighted<Event>,
+    scheduled: &BTreeMap<PodName, NodeName>,
+) -> Option<(Trouble, Told)> {
     let seen = &event.seen;
     let trouble = Trouble::named_in(&seen.message)?;
     let pod = seen.pod();
@@ -156,6 +177,7 @@ fn of_event(case: &Case<'_>, event: &Sighted<Event>) -> Option<(Trouble, Told)> 
         kind.eq_ignore_ascii_case("node").then(|| NodeName::from(name.rsplit('/').next().unwrap_or(name)))
     });
     let node = seen.node.clone().or(of_object).or_else(|| listed().find_map(|pod| pod.seen.node.clone()));
+    let node = node.or_else(|| scheduled.get(pod.as_ref()?).cloned());
     let age = seen.last_age.or_else(|| {
         let (taken_at, last_at) = case.evidence.taken_at.zip(seen.last_at)?;
         Some(taken_at.duration_since(last_at))

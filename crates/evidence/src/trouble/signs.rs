@@ -83,7 +83,7 @@ pub(super) const SIGNS: &[(Trouble, &[Sign])] = &[
     (
         Trouble::ApiUnreachable,
         &[
-            &["https://", ":443/api", "dial tcp", "i/o timeout"],
+            &["https://", ":443/api", "i/o timeout"],
             &["https://", ":443/api", "no route to host"],
             &["https://", ":443/api", "connection refused"],
             &["https://", ":443/api", "network is unreachable"],

@@ -1,9 +1,8 @@
 //! BGP: the daemon itself does not run.
 
-use super::{called, explain_own_sessions, explain_sessions_to};
+use super::{called, explain_own_sessions, explain_sessions_to, needs_bgp};
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{NodeEvidence, Origin};
-use model::Kind;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "BGP daemon is not running on a node",
@@ -39,27 +38,6 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         explain_own_sessions(node, finding);
         explain_sessions_to(case, &node.name, finding);
     }
-}
-
-/// Whether anything but the missing daemon speaks of BGP: a pool without VXLAN, a peer, a session, routes that BIRD wrote. A cluster
-/// whose pools all go through VXLAN, or that takes its routes from elsewhere, runs no daemon on purpose.
-fn needs_bgp(case: &Case<'_>) -> bool {
-    let mut pools = case.pools().iter().filter(|(pool, _)| pool.is_enabled()).peekable();
-    if pools.peek().is_some() {
-        return pools.any(|(pool, _)| !pool.has_vxlan());
-    }
-    let records = &case.evidence.records;
-    let has_peers = [Kind::BgpPeer, Kind::BgpConfiguration].iter().any(|kind| !records.all(*kind).is_empty());
-    let has_tunnel = |node: &NodeEvidence| {
-        node.kernel.links.iter().flatten().any(|link| link.seen.name == "vxlan.calico")
-            || node
-                .kernel
-                .routes
-                .iter()
-                .flatten()
-                .any(|route| route.seen.device.as_deref() == Some("vxlan.calico"))
-    };
-    has_peers || !case.all_nodes().any(has_tunnel)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::ruleset::Ruleset;
-use super::walk::{self, Dropper, Packet};
+use super::walk::{self, Dropper, Packet, Transport};
 use super::{Remotes, Spared, advise, locals, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::{Case, Check, FindingCode, Host, Look, Need};
@@ -65,7 +65,9 @@ fn who_drops_between(case: &Case<'_>, host: &Host<'_>, firewall: &Ruleset<'_>) -
     let mut addresses =
         own.flat_map(|pod| pod.seen.addresses.iter().copied()).filter(std::net::IpAddr::is_ipv4);
     let (from, to) = (addresses.next()?, addresses.next()?);
-    let packet = Packet { from, to, incoming: Some("cali0"), outgoing: Some("cali1"), transport: None };
+    // Pings are often let through where nothing else is.
+    let transport = Some(Transport { protocol: "tcp", to_port: 80 });
+    let packet = Packet { from, to, incoming: Some("cali0"), outgoing: Some("cali1"), transport };
     let fate = walk::fate_of(firewall, &packet);
     fate.is_dropped().then_some(fate.dropped_by)
 }

@@ -1,5 +1,6 @@
 //! Addresses: no address can be allocated.
 
+use crate::case::Told;
 use crate::checks::named::Report;
 use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
@@ -27,7 +28,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         .map(|(pool, _)| format!("{} ({})", pool.name, pool.cidr))
         .collect();
     let has_pools = case.pools().iter().any(|(pool, _)| pool.is_enabled());
-    let Some(finding) = REPORT.tell(case, look, |place| format!("no address can be allocated on {place}"))
+    let is_without_pool = |told: &Told| told.message.contains("no configured Calico pools");
+    let is_certain = !has_pools && case.told_of(Trouble::AddressesExhausted).iter().any(is_without_pool);
+    let report = Report { least: if is_certain && !off.is_empty() { 1 } else { REPORT.least }, ..REPORT };
+    let Some(finding) = report.tell(case, look, |place| format!("no address can be allocated on {place}"))
     else {
         return;
     };

@@ -1,8 +1,9 @@
 //! Reported by others: an extension of the API does not answer.
 
 use crate::checks::named::Report;
+use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
-use evidence::Trouble;
+use evidence::{SettingKind, Trouble};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Extension of the Kubernetes API does not answer",
@@ -20,7 +21,15 @@ pub(in crate::checks) const CHECK: Check = Check {
 const REPORT: Report = Report { is_of_cluster: true, ..Report::of(Trouble::ApiExtension) };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |_| "an extension of the Kubernetes API does not answer".to_owned());
+    let finding =
+        REPORT.tell(case, look, |_| "an extension of the Kubernetes API does not answer".to_owned());
+    let Some(finding) = finding else { return };
+    let settings = case.settings.iter().flatten();
+    let stuck = settings.filter(|setting| setting.seen.kind == SettingKind::NamespaceTerminating);
+    let names: Vec<&str> = stuck.map(|setting| setting.seen.value.as_str()).collect();
+    if !names.is_empty() {
+        finding.because(format!("namespaces that cannot be deleted because of it: {}", listed(&names)));
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Reported by others: checksums of tunnelled packets are wrong.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use crate::checks::named::Report;
+use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Trouble;
 
@@ -20,7 +24,33 @@ pub(in crate::checks) const CHECK: Check = Check {
 const REPORT: Report = Report { is_of_cluster: true, ..Report::of(Trouble::ChecksumBroken) };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |_| "VXLAN packets arrive with a wrong checksum".to_owned());
+    let senders: BTreeSet<String> = case
+        .told_of(Trouble::ChecksumBroken)
+        .iter()
+        .filter_map(|told| sender_of(&told.message))
+        .map(|address| sender(case, address))
+        .collect();
+    let finding = REPORT.tell(case, look, |_| match senders.is_empty() {
+        true => "VXLAN packets arrive with a wrong checksum".to_owned(),
+        false => format!("VXLAN packets of {} arrive with a wrong checksum", listed(&senders)),
+    });
+    if let Some(finding) = finding {
+        finding.known_by("checksum");
+    }
+}
+
+/// `10.0.10.14.7103 > 10.0.10.10.4789: …`: an address and a port.
+fn sender_of(message: &str) -> Option<IpAddr> {
+    let (before, _) = message.split_once(" > ")?;
+    before.split_whitespace().last()?.rsplit_once('.')?.0.parse().ok()
+}
+
+fn sender(case: &Case<'_>, address: IpAddr) -> String {
+    let is_its = |view: &&crate::NodeView<'_>| view.internal_ips().any(|own| own == address);
+    match case.node_views().values().find(is_its) {
+        Some(view) => format!("{} ({address})", view.name),
+        None => address.to_string(),
+    }
 }
 
 #[cfg(test)]
