@@ -51,6 +51,22 @@ pub enum Trouble {
     WatchesExhausted,
     /// The store is locked, as for a migration.
     StoreLocked,
+    /// The API server is not reached at its own address.
+    ApiServerUnreachable,
+    /// localhost is not resolved.
+    LocalhostUnresolved,
+    /// Two machines have one name.
+    NodeNameTaken,
+    /// Felix lacks rights in the cloud.
+    CloudRightsMissing,
+    /// A link goes up and down.
+    LinkFlaps,
+    /// The plugin of another network is called.
+    OtherNetworkLeft,
+    /// Only small packets arrive.
+    LargePacketsLost,
+    /// Felix misses messages of the kernel.
+    NetlinkOverrun,
     /// A BGP peer has another AS number than expected; the line says which.
     PeerAs,
     /// A clock shows a time before a certificate was made.

@@ -28,6 +28,7 @@ mod kube_store;
 mod logs;
 mod moment;
 mod nft;
+mod ping;
 mod place;
 mod prompt;
 mod reader;

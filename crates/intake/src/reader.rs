@@ -8,6 +8,7 @@ use super::iproute::IpReader;
 use super::iptables::{self, IptablesReader};
 use super::logs::LogReader;
 use super::nft::{self, NftReader};
+use super::ping::PingReader;
 use super::tables::{self, Table};
 use super::{command, prompt, setup};
 use evidence::FileGap;
@@ -24,6 +25,7 @@ pub(crate) struct FileReader {
     ip: IpReader,
     iptables: IptablesReader,
     nft: NftReader,
+    ping: PingReader,
     bgp: BgpReader,
     ipam: IpamReportReader,
     log: LogReader,
@@ -71,6 +73,7 @@ impl FileReader {
             ip: IpReader::default(),
             iptables: IptablesReader::default(),
             nft: NftReader::default(),
+            ping: PingReader::default(),
             bgp: BgpReader::default(),
             ipam: IpamReportReader::default(),
             log: LogReader::new(events),
@@ -148,6 +151,12 @@ impl FileReader {
     fn single_line(&mut self, line: Line) {
         if line.text.trim().is_empty() {
             self.table = None;
+            return;
+        }
+        if let Some(told) = self.ping.line(&line.text) {
+            if let Some(words) = told {
+                self.log.found(words, &line, &self.draft);
+            }
             return;
         }
         if self.log.line(&line, &self.draft)

@@ -98,7 +98,7 @@ fn explain(
     for pod in pods {
         finding.explains(FindingCode::AddFailing, pod);
     }
-    for code in report.explains {
+    for code in report.explains.iter().chain(&[FindingCode::NetworkComponentNotReady]) {
         for node in nodes {
             finding.explains(*code, node);
         }
@@ -123,7 +123,8 @@ fn brief(trouble: Trouble, message: &str) -> String {
     if count <= CHARS_MAX {
         return own.to_owned();
     }
-    let place = trouble.place_in(own).and_then(|place| own.get(..place)).map_or(0, |before| before.chars().count());
+    let place =
+        trouble.place_in(own).and_then(|place| own.get(..place)).map_or(0, |before| before.chars().count());
     let start = place.saturating_sub(CHARS_BEFORE).min(count - CHARS_MAX);
     let text: String = own.chars().skip(start).take(CHARS_MAX).collect();
     let (before, after) = (start > 0, start + CHARS_MAX < count);

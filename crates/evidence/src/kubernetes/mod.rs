@@ -52,6 +52,8 @@ pub struct KubeNode {
     pub conditions: Vec<Condition>,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// `key=value:Effect`, or `key:Effect`.
+    pub taints: Vec<String>,
     /// Where the machine comes from: `azure:///subscriptions/…`.
     pub provider: String,
     /// When its kubelet last renewed its lease.

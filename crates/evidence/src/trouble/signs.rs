@@ -15,6 +15,55 @@ pub(super) const SIGNS: &[(Trouble, &[Sign])] = &[
             &["fsnotify", "no space left on device"],
         ],
     ),
+    (
+        Trouble::ApiServerUnreachable,
+        &[
+            &["https://", ":6443", "i/o timeout"],
+            &["https://", ":6443", "no route to host"],
+            &["https://", ":6443", "connection refused"],
+            &["https://", ":6443", "network is unreachable"],
+        ],
+    ),
+    (Trouble::LocalhostUnresolved, &[&["lookup localhost"]]),
+    (
+        Trouble::NodeNameTaken,
+        &[&["Node password rejected"], &["duplicate hostname"], &["Node password validation failed"]],
+    ),
+    (
+        Trouble::CloudRightsMissing,
+        &[
+            &["source-destination-check", "UnauthorizedOperation"],
+            &["ource-destination check", "UnauthorizedOperation"],
+            &["ModifyNetworkInterfaceAttribute", "UnauthorizedOperation"],
+            &["error setting src-dst-check"],
+        ],
+    ),
+    (
+        Trouble::LinkFlaps,
+        &[
+            &["NIC Link is Down"],
+            &[": Link is Down"],
+            &["link status definitely down for interface"],
+            &["NIC Copper Link is Down"],
+        ],
+    ),
+    (
+        Trouble::OtherNetworkLeft,
+        &[
+            &["unable to connect to Cilium"],
+            &["cilium.sock: connect: no such file"],
+            &["plugin type=\"weave-net\"", "connection refused"],
+            &["antrea", "cni.sock", "no such file"],
+            &["kube-ovn-daemon.sock", "no such file"],
+            &["failed to connect to the agent", "aws-cni"],
+            &["plugin type=\"aws-cni\"", "connection refused"],
+        ],
+    ),
+    (Trouble::LargePacketsLost, &[&["large packets are lost"]]),
+    (
+        Trouble::NetlinkOverrun,
+        &[&["netlink", "no buffer space available"], &["Netlink", "no buffer space available"]],
+    ),
     (Trouble::PeerAs, &[&["Bad peer AS: "]]),
     (Trouble::ClockBehind, &[&["certificate has expired or is not yet valid", " is before "]]),
     (

@@ -71,6 +71,11 @@ impl LogReader {
         !is_notes && self.tell(bare::named(&line.text), line, draft)
     }
 
+    /// Takes in what another reader has found, if it names a trouble.
+    pub(crate) fn found(&mut self, words: String, line: &Line, draft: &Draft) {
+        self.tell(Trouble::named_in(&words).map(|trouble| (trouble, words)), line, draft);
+    }
+
     fn tell(&mut self, told: Option<(Trouble, String)>, line: &Line, draft: &Draft) -> bool {
         let Some((trouble, message)) = told else { return false };
         self.lines += 1;

@@ -117,7 +117,7 @@ impl Table {
             TableKind::Endpoints => endpoints::row(&row, line, draft),
             TableKind::CalicoNodes => calico::node_row(&row, line, draft),
             TableKind::Pools => calico::pool_row(&row, line, draft),
-            TableKind::Events => events::row(&row, line, draft),
+            TableKind::Events => events::row(&row, line, section, draft),
             TableKind::RuntimePods => runtime::pod_row(&row, line, section, draft),
             TableKind::RuntimeContainers => runtime::container_row(&row, line, section, draft),
             TableKind::DockerContainers => runtime::docker_row(&row, line, section, draft),

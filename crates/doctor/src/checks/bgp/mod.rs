@@ -156,7 +156,7 @@ fn node_at<'c>(case: &'c Case<'_>, address: IpAddr) -> Option<&'c NodeName> {
 
 /// Whether anything but the missing daemon speaks of BGP: a pool without VXLAN, a peer, a session, routes that BIRD wrote. A cluster
 /// whose pools all go through VXLAN, or that takes its routes from elsewhere, runs no daemon on purpose.
-pub(super) fn needs_bgp(case: &Case<'_>) -> bool {
+pub(in crate::checks) fn needs_bgp(case: &Case<'_>) -> bool {
     let mut pools = case.pools().iter().filter(|(pool, _)| pool.is_enabled()).peekable();
     if pools.peek().is_some() {
         return pools.any(|(pool, _)| !pool.has_vxlan());

@@ -245,4 +245,61 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
         );
         "cluster".to_owned()
     }),
+    (FindingCode::ApiServerUnreachable, |evidence, node| {
+        say(
+            evidence,
+            node,
+            3,
+            "Failed to update lease err=Get https://192.0.2.10:6443/apis: dial tcp 192.0.2.10:6443: connect: no route to host",
+        );
+        subject(node)
+    }),
+    (FindingCode::LocalhostUnresolved, |evidence, node| {
+        say(
+            evidence,
+            node,
+            1,
+            "Liveness probe failed: calico/node is not ready: Felix is not live: Get http://localhost:9099/liveness: dial tcp: lookup localhost on 192.0.2.53:53: no such host",
+        );
+        subject(node)
+    }),
+    (FindingCode::NodeNameTaken, |evidence, node| {
+        say(
+            evidence,
+            node,
+            1,
+            "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry",
+        );
+        subject(node)
+    }),
+    (FindingCode::CloudRightsMissing, |evidence, node| {
+        say(
+            evidence,
+            node,
+            1,
+            "Error modify network interface attribute source-destination-check error=UnauthorizedOperation: You are not authorized",
+        );
+        subject(node)
+    }),
+    (FindingCode::LinkFlaps, |evidence, node| {
+        say(evidence, node, 3, "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down");
+        subject(node)
+    }),
+    (FindingCode::OtherNetworkLeft, |evidence, node| {
+        say(
+            evidence,
+            node,
+            1,
+            "plugin type=\"cilium-cni\" failed (add): unable to connect to Cilium daemon: failed to create cilium agent client: dial unix /var/run/cilium/cilium.sock: connect: no such file or directory",
+        );
+        subject(node)
+    }),
+    (FindingCode::LargePacketsLost, |evidence, node| {
+        say(evidence, node, 1, "ping: large packets are lost: 1428 bytes to 10.0.1.7, while 84 bytes arrive");
+        subject(node)
+    }),
+    (FindingCode::NetlinkOverrun, |evidence, node| {
+        say(evidence, node, 2, "Failed to read from netlink socket error=no buffer space available netlink");
+        subject(node)
+    }),
 ];

@@ -18,6 +18,7 @@ pub(super) mod block_limit_reached;
 pub(super) mod block_missing;
 pub(super) mod block_outside_pools;
 pub(super) mod block_overlap;
+pub(super) mod cluster_range_misses_pool;
 pub(super) mod handle_by_name;
 pub(super) mod handle_count_wrong;
 pub(super) mod handle_missing;

@@ -63,9 +63,8 @@ fn pods_without_route(case: &Case<'_>) -> Vec<String> {
             pod.status == "Running" && !case.is_on_host_network(pod) && !addresses.is_empty()
         });
         let without = pods.filter(|pod| !pod.seen.addresses.iter().any(|address| is_routed(*address)));
-        let named: Vec<String> = without
-            .map(|pod| format!("{} ({})", pod.seen.name, listed(&pod.seen.addresses)))
-            .collect();
+        let named: Vec<String> =
+            without.map(|pod| format!("{} ({})", pod.seen.name, listed(&pod.seen.addresses))).collect();
         if !named.is_empty() {
             lost.push(format!("no route is left on {} to {}", host.name(), listed(&named)));
         }

@@ -4,6 +4,7 @@ pub(super) mod block_route_missing;
 pub(super) mod block_route_wrong;
 pub(super) mod cloud_drops_tunnel;
 pub(super) mod cluster_routes_contradictory;
+pub(super) mod node_neighbour_lost;
 pub(super) mod packets_lost;
 pub(super) mod policy_route_diverts;
 pub(super) mod route_diverted;

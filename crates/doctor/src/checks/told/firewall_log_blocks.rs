@@ -19,7 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 const REPORT: Report = Report {
-    explains: &[FindingCode::TunnelDropped, FindingCode::BgpSessionDown],
+    explains: &[FindingCode::TunnelDropped, FindingCode::BgpSessionDown, FindingCode::PeerPacketsDropped],
     ..Report::of(Trouble::FirewallLog)
 };
 
