@@ -45,7 +45,8 @@ fn collect(case: &Case<'_>) -> Troubles {
         if let Some((trouble, mut told)) = of_log(event) {
             told.is_over = successes.get(&place_of(event)).is_some_and(|last| index < *last)
                 || is_history(case, event)
-                || is_without_configuration(&told) && is_ready(case, event);
+                || is_without_configuration(&told) && is_ready(case, event)
+                || is_outlived(case, trouble, event);
             troubles.entry(trouble).or_default().push(told);
         }
     }
@@ -81,6 +82,22 @@ fn is_without_configuration(told: &Told) -> bool {
     ["initialized", "no networks found", "no CNI configuration"]
         .iter()
         .any(|words| told.message.contains(words))
+}
+
+/// Whether the node shows that it has got over what the line says: the kubelet reports, or the node's agent is ready.
+fn is_outlived(case: &Case<'_>, trouble: Trouble, event: &Sighted<LogEvent>) -> bool {
+    use Trouble::{ApiServerUnreachable, ApiUnreachable, RuntimeDown, TyphaCertificate, TyphaUnreachable};
+    let is_agent = |pod: &evidence::Pod| {
+        pod.name.name.starts_with("calico-node-")
+            && pod.ready.is_some_and(|(ready, all)| ready == all && all > 0)
+    };
+    match trouble {
+        ApiServerUnreachable | RuntimeDown => is_ready(case, event),
+        ApiUnreachable | TyphaCertificate | TyphaUnreachable => {
+            event.seen.node.as_ref().is_some_and(|node| case.pods_on(node).any(|pod| is_agent(&pod.seen)))
+        }
+        _ => false,
+    }
 }
 
 /// Whether Kubernetes holds the node of a line for ready: then the runtime has found its configuration since.

@@ -145,7 +145,12 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
         subject(node)
     }),
     (FindingCode::NetworkImageMissing, |evidence, node| {
-        say(evidence, node, 1, "Failed to pull image \"docker.io/calico/node:v3.28.0\": toomanyrequests");
+        say(
+            evidence,
+            node,
+            1,
+            "Failed to pull image \"registry.example/calico/node:v3.28.0\": toomanyrequests",
+        );
         subject(node)
     }),
     (FindingCode::OperatorRefusesPool, |evidence, node| {
@@ -196,7 +201,7 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
             evidence,
             node,
             1,
-            "failed to get sandbox image \"registry.k8s.io/pause:3.8\": failed to pull image",
+            "failed to get sandbox image \"registry.example/pause:3.8\": failed to pull image",
         );
         subject(node)
     }),

@@ -45,7 +45,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 /// Where no endpoints were collected, the list of pods tells.
 fn has_listed_pods(case: &Case<'_>, host: &Host<'_>) -> bool {
     let is_running = |pod: &evidence::Pod| pod.status == "Running" && !pod.addresses.is_empty();
-    case.pods_on(host.name()).any(|pod| is_running(&pod.seen) && !case.is_on_host_network(&pod.seen))
+    case.evidence.endpoints.is_none()
+        && case.pods_on(host.name()).any(|pod| is_running(&pod.seen) && !case.is_on_host_network(&pod.seen))
 }
 
 /// A node without any has nothing to forward, and nobody has switched it on yet.

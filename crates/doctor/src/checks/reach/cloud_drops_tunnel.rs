@@ -33,6 +33,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         );
         let finding = look.found(record.seen.key(), summary);
         finding.known_by("ipip").seen(record.exhibit("ipipMode is not Never"));
+        finding.explains(FindingCode::ModeUnsupported, record.seen.key());
         finding.seen_all(
             nodes.iter().take(2).map(|node| node.exhibit(format!("{} is of Azure", node.seen.name))),
         );

@@ -38,6 +38,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             finding
                 .explains(FindingCode::BgpSessionDown, Subject::session(name, address))
                 .seen(neighbour.exhibit(format!("{address} dev {device}: no answer")));
+            for route in host.routes().filter(|route| route.seen.via == Some(address)) {
+                let route = Subject::route(name, route.seen.destination);
+                finding.explains(FindingCode::RouteGatewayUnreachable, route);
+            }
             explain_losses(case, finding, other);
         }
     }

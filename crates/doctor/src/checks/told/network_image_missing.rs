@@ -39,7 +39,7 @@ mod tests {
     use crate::checks::named::{said, said_otherwise};
     use crate::checks::testing::{only, silent};
 
-    const LINE: &str = "Failed to pull image \"docker.io/calico/node:v3.28.0\": toomanyrequests";
+    const LINE: &str = "Failed to pull image \"registry.example/calico/node:v3.28.0\": toomanyrequests";
 
     #[test]
     fn fires_for_what_a_log_or_an_event_names() {

@@ -28,7 +28,7 @@ mod tests {
     use crate::checks::named::{said, said_otherwise};
     use crate::checks::testing::{only, silent};
 
-    const LINE: &str = "failed to get sandbox image \"registry.k8s.io/pause:3.8\": failed to pull image";
+    const LINE: &str = "failed to get sandbox image \"registry.example/pause:3.8\": failed to pull image";
 
     #[test]
     fn fires_for_what_a_log_or_an_event_names() {
