@@ -24,7 +24,11 @@ const BENCHES: &[(&str, &[Source])] = &[
     ("routes", &[Source { package: "lab", bench: "routes" }]),
     (
         "doctor",
-        &[Source { package: "doctor", bench: "analysis" }, Source { package: "ctl", bench: "doctor" }],
+        &[
+            Source { package: "doctor", bench: "analysis" },
+            Source { package: "doctor", bench: "corpus" },
+            Source { package: "ctl", bench: "doctor" },
+        ],
     ),
     ("repair", &[Source { package: "ctl", bench: "repair" }]),
     ("kube", &[Source { package: "lab", bench: "kube" }, Source { package: "ctl", bench: "kube" }]),

@@ -22,8 +22,24 @@ pub struct Kernel {
     pub forwards: Option<Vec<Sighted<Forward>>>,
     /// By path below `/proc/sys`: `net/ipv4/ip_forward`.
     pub sysctls: Option<BTreeMap<String, Sighted<String>>>,
+    /// `ip rule`, in its order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<Sighted<PolicyRule>>>,
+    /// Routes of tables other than main, each with its table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_routes: Option<Vec<Sighted<Route>>>,
     /// Which lists are only a part of what there is (the output of a `grep`, or cut): their silence says nothing.
     pub partial: PartialKernel,
+}
+
+/// A rule that sends packets to a table of routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PolicyRule {
+    pub priority: u32,
+    pub table: String,
+    /// It has no condition: every packet that comes so far looks into the table.
+    pub is_for_all: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +177,8 @@ impl Kernel {
         super::join(&mut self.neighbours, other.neighbours);
         super::join(&mut self.forwards, other.forwards);
         super::join(&mut self.sysctls, other.sysctls);
+        super::join(&mut self.rules, other.rules);
+        super::join(&mut self.other_routes, other.other_routes);
         self.partial.links |= other.partial.links;
         self.partial.addresses |= other.partial.addresses;
         self.partial.routes |= other.partial.routes;
@@ -174,6 +192,8 @@ impl Kernel {
             && self.neighbours.is_none()
             && self.forwards.is_none()
             && self.sysctls.is_none()
+            && self.rules.is_none()
+            && self.other_routes.is_none()
     }
 }
 

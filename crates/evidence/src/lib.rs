@@ -29,6 +29,7 @@ pub mod readiness;
 #[cfg(feature = "sample")]
 #[cfg_attr(not(test), expect(clippy::indexing_slicing, reason = "nobody else wrote this cluster"))]
 pub mod sample;
+pub mod setting;
 pub mod trouble;
 mod unseen;
 
@@ -46,6 +47,7 @@ pub use log::{Happening, LogEvent};
 pub use need::Need;
 pub use node::{NodeEvidence, same_id};
 pub use origin::{Exhibit, Origin, SharedText, Sighted};
+pub use setting::{Setting, SettingKind};
 pub use trouble::Trouble;
 pub use unseen::{FileGap, KubeList, NodeGap, PartialList, Unseen};
 
@@ -68,6 +70,8 @@ pub struct Evidence {
     pub nodes: BTreeMap<NodeName, NodeEvidence>,
     /// Evidence of nodes that nobody named; each is one text's, and its name the text's.
     pub unplaced: Vec<NodeEvidence>,
+    /// How other components are set.
+    pub settings: Option<Vec<Sighted<Setting>>>,
     /// In the order of the files and of their lines.
     pub log: Option<Vec<Sighted<LogEvent>>>,
     /// Which lists are only part of what there is, so that what they lack is not gone.
@@ -122,6 +126,7 @@ impl Evidence {
             && self.ipam.is_none()
             && self.nodes.is_empty()
             && self.unplaced.is_empty()
+            && self.settings.is_none()
             && self.log.is_none()
     }
 
@@ -175,6 +180,7 @@ impl Evidence {
         join(&mut self.events, other.events);
         join(&mut self.endpoints, other.endpoints);
         join(&mut self.log, other.log);
+        join(&mut self.settings, other.settings);
         for (kind, records) in other.records.0 {
             self.records.0.entry(kind).or_default().extend(records);
         }

@@ -28,6 +28,8 @@ pub enum Need {
     /// Packets that were sent to see whether they arrive.
     Probes,
     Log,
+    /// Options and configuration maps of other components.
+    Settings,
 }
 
 impl Need {
@@ -54,6 +56,7 @@ impl Need {
             Need::Setup => any_node(|node| node.setup != crate::node::Setup::default()),
             Need::Probes => any_node(|node| node.setup.probed.is_some()),
             Need::Log => evidence.log.is_some(),
+            Need::Settings => evidence.settings.is_some(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Need {
             Need::Setup => "node settings".to_owned(),
             Need::Probes => "probe results (--probe)".to_owned(),
             Need::Log => "logs".to_owned(),
+            Need::Settings => "settings of kube-apiserver and kube-proxy".to_owned(),
         }
     }
 }

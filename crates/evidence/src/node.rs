@@ -186,6 +186,9 @@ pub struct Setup {
     pub kernel_modules: Option<Sighted<Vec<String>>>,
     /// TCP ports somebody listens on.
     pub listening_ports: Option<Sighted<Vec<u16>>>,
+    /// Programs by the port that they hold, also on addresses that only the machine reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_owners: Option<BTreeMap<u16, Sighted<String>>>,
     pub machine_id: Option<Sighted<String>>,
     /// Addresses that packets were sent to from here, and what came back.
     pub probed: Option<BTreeMap<IpAddr, Sighted<Echo>>>,
@@ -318,6 +321,7 @@ impl Setup {
         super::join(&mut self.credentials_expire_at, other.credentials_expire_at);
         super::join(&mut self.environment, other.environment);
         super::join(&mut self.probed, other.probed);
+        super::join(&mut self.port_owners, other.port_owners);
         super::join(&mut self.address_choices, other.address_choices);
         super::join(&mut self.not_followed, other.not_followed);
         super::join(&mut self.clock_readings, other.clock_readings);

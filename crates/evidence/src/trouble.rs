@@ -1,7 +1,11 @@
 //! Trouble that a log line, an event or a condition names in words which mean one thing only: what the kernel, the kubelet, a
 //! runtime, the CNI plugin, Felix, Typha, kube-proxy and etcd print.
 
+mod signs;
+
 use serde::{Deserialize, Serialize};
+
+use signs::{SIGNS, Sign};
 
 /// A trouble with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,144 +51,108 @@ pub enum Trouble {
     WatchesExhausted,
     /// The store is locked, as for a migration.
     StoreLocked,
+    /// The API server is not reached at its own address.
+    ApiServerUnreachable,
+    /// localhost is not resolved.
+    LocalhostUnresolved,
+    /// Two machines have one name.
+    NodeNameTaken,
+    /// Felix lacks rights in the cloud.
+    CloudRightsMissing,
+    /// A link goes up and down.
+    LinkFlaps,
+    /// The plugin of another network is called.
+    OtherNetworkLeft,
+    /// Only small packets arrive.
+    LargePacketsLost,
+    /// Felix misses messages of the kernel.
+    NetlinkOverrun,
+    /// A BGP peer has another AS number than expected; the line says which.
+    PeerAs,
+    /// A clock shows a time before a certificate was made.
+    ClockBehind,
+    /// Felix and Typha do not accept each other's certificate.
+    TyphaCertificate,
+    /// The plugin's credentials are of another cluster.
+    ForeignAuthority,
+    /// The runtime has no image for sandboxes.
+    SandboxImage,
+    /// The runtime has its CRI switched off.
+    RuntimeWithoutCri,
+    /// The runtime does not answer, or too late.
+    RuntimeDown,
+    /// The plugin is there and cannot be run.
+    PluginNotExecutable,
+    /// The plugin is killed.
+    PluginKilled,
+    /// The operator refuses a pool.
+    OperatorRefuses,
+    /// An extension of the API does not answer.
+    ApiExtension,
+    /// A webhook does not answer.
+    WebhookUnreachable,
+    /// The API is not reached by its service address.
+    ApiUnreachable,
+    /// A network program's image is missing.
+    ImageMissing,
+    /// CoreDNS asks itself.
+    DnsLoop,
+    /// Names are not resolved.
+    DnsFailing,
+    /// A port is taken.
+    PortTaken,
+    /// The kernel lacks a module.
+    ModuleMissing,
+    /// A kernel setting cannot be changed.
+    SettingDenied,
+    /// A security module denies something.
+    SecurityDenied,
+    /// The bridge has another address.
+    BridgeAddress,
+    /// A node has no subnet for pods.
+    PodSubnetMissing,
+    /// A disk is full.
+    DiskFull,
+    /// Memory is short.
+    MemoryShort,
+    /// No process can be started.
+    ProcessLimit,
+    /// Two cgroup drivers are in use.
+    CgroupDriver,
+    /// The kubelet has another node's name.
+    NodeNameRefused,
+    /// A device cannot be removed.
+    DeviceStuck,
+    /// The kernel hangs.
+    KernelHangs,
+    /// An address is used twice.
+    AddressConflict,
+    /// An address is still routed elsewhere.
+    HostRouteHeld,
+    /// A pod asks for a pool that is not there.
+    RequestedPoolMissing,
+    /// Multus waits.
+    MetaPluginWaits,
+    /// The firewall's log shows what it drops.
+    FirewallLog,
+    /// Checksums of tunnelled packets are wrong.
+    ChecksumBroken,
+    /// Connections cannot be inserted.
+    ConnectionsNotInserted,
+    /// BPF programs are refused.
+    BpfRefused,
+    /// Two speakers have one router ID.
+    IdentifierShared,
 }
 
-/// Parts that a line has, all of them, in any order.
-type Sign = &'static [&'static str];
-
-const SIGNS: &[(Trouble, &[Sign])] = &[
-    (Trouble::ConnectionsFull, &[&["conntrack: table full"]]),
-    (
-        Trouble::NeighboursFull,
-        &[&["neighbor table overflow"], &["neighbour table overflow"], &["Neighbour table overflow"]],
-    ),
-    (
-        Trouble::CredentialsRefused,
-        &[
-            &["connection is unauthorized"],
-            &["error getting ClusterInformation", "Unauthorized"],
-            &["calico", "x509: certificate signed by unknown authority"],
-            &["ClusterInformation", "x509: certificate signed by unknown authority"],
-            &["projectcalico.org", "the server has asked for the client to provide credentials"],
-        ],
-    ),
-    (Trouble::CertificateExpired, &[&["certificate has expired or is not yet valid"]]),
-    (
-        Trouble::RightsMissing,
-        &[
-            &["is forbidden: User \"system:serviceaccount:", ":calico-"],
-            &["is forbidden: User \"system:serviceaccount:", "projectcalico.org"],
-            &["is forbidden: User \\\"system:serviceaccount:", "projectcalico.org"],
-        ],
-    ),
-    (
-        Trouble::PluginMissing,
-        &[
-            &["failed to find plugin \"calico"],
-            &["failed to find plugin \\\"calico"],
-            &["no networks found in /etc/cni/net.d"],
-            &["cni plugin not initialized"],
-            &["cni config uninitialized"],
-            &["stat /var/lib/calico/nodename: no such file or directory"],
-            &["no CNI configuration file in /etc/cni/net.d"],
-        ],
-    ),
-    (Trouble::StoreFull, &[&["database space exceeded"], &["alarm:NOSPACE"], &["alarm NOSPACE"]]),
-    (
-        Trouble::TyphaUnreachable,
-        &[
-            &["Failed to connect to Typha"],
-            &["Failed to connect to typha"],
-            &["Typha discovery enabled but discovery failed"],
-            &["Couldn't connect to Typha"],
-        ],
-    ),
-    (
-        Trouble::NodeAddressUndetected,
-        &[
-            &["Unable to auto-detect an IPv4 address"],
-            &["Unable to auto-detect an IPv6 address"],
-            &["Couldn't autodetect an IPv4 address"],
-            &["Couldn't autodetect an IPv6 address"],
-            &["Couldn't autodetect a management IPv4 address"],
-        ],
-    ),
-    (
-        Trouble::NodeAddressTaken,
-        &[&["is already using the IPv4 address"], &["is already using the IPv6 address"]],
-    ),
-    (Trouble::RpFilterLoose, &[&["RPF check is set to 'loose'"]]),
-    (
-        Trouble::AddressesExhausted,
-        &[
-            &["No more free affine blocks and strict affinity enabled"],
-            &["Assigned 0 out of", "requested IPv4 addresses"],
-            &["Assigned 0 out of", "requested IPv6 addresses"],
-            &["no configured Calico pools"],
-            &["no IP addresses available in range set"],
-            &["unable to find an allocatable IP"],
-        ],
-    ),
-    (
-        Trouble::TunnelNotMade,
-        &[
-            &["Failed to configure VXLAN tunnel device"],
-            &["Failed to configure IPIP tunnel device"],
-            &["Failed to configure Wireguard", "device"],
-        ],
-    ),
-    (
-        Trouble::RulesNotWritten,
-        &[
-            &["Failed to execute iptables-restore"],
-            &["Failed to program iptables, giving up"],
-            &["Failed to program iptables"],
-            &["iptables-restore failed"],
-            &["Another app is currently holding the xtables lock"],
-            &["Failed to program nftables"],
-        ],
-    ),
-    (
-        Trouble::Killed,
-        &[
-            &["Killed process", "(calico-node)"],
-            &["Killed process", "(felix)"],
-            &["Killed process", "(bird)"],
-            &["Killed process", "(calico-typha)"],
-            &["Killed process", "(kube-proxy)"],
-            &["Killed process", "(plumbd)"],
-        ],
-    ),
-    (Trouble::MartianPackets, &[&["martian source"]]),
-    (
-        Trouble::CardFailing,
-        &[&["NETDEV WATCHDOG"], &["transmit queue", "timed out"], &["Detected Hardware Unit Hang"]],
-    ),
-    (
-        Trouble::DevicesManaged,
-        &[
-            &["Activation: starting connection", "device (cali"],
-            &["Activation: starting connection", "device (vxlan.calico"],
-            &["Activation: starting connection", "device (tunl0"],
-            &["(cali", "Activation", "starting connection"],
-        ],
-    ),
-    (
-        Trouble::WatchesExhausted,
-        &[
-            &["fsnotify", "too many open files"],
-            &["inotify", "too many open files"],
-            &["inotify", "no space left on device"],
-            &["fsnotify", "no space left on device"],
-        ],
-    ),
-    (
-        Trouble::StoreLocked,
-        &[&["Calico is currently not ready to process requests"], &["datastoreReady", "false", "locked"]],
-    ),
-];
-
 impl Trouble {
+    /// Where in a line the words stand by which it is known.
+    pub fn place_in(self, text: &str) -> Option<usize> {
+        let (_, signs) = SIGNS.iter().find(|(trouble, _)| *trouble == self)?;
+        let found = signs.iter().find(|sign| sign.iter().all(|part| text.contains(part)))?;
+        found.iter().filter_map(|part| text.find(part)).max()
+    }
+
     /// The trouble that a line names. Of several the first of the table.
     pub fn named_in(text: &str) -> Option<Trouble> {
         let has_all = |sign: &Sign| sign.iter().all(|part| text.contains(part));

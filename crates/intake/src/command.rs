@@ -19,7 +19,7 @@ const WITH_VALUE: [&str; 14] = [
 ];
 
 /// What `kubectl get` calls kinds that matter when there are none of them.
-const KINDS: [(&str, &str); 16] = [
+const KINDS: [(&str, &str); 17] = [
     ("pod", "Pod"),
     ("event", "Event"),
     ("ipamblock", "IPAMBlock"),
@@ -33,6 +33,7 @@ const KINDS: [(&str, &str); 16] = [
     ("ipreservation", "IPReservation"),
     ("networkpolicie", "NetworkPolicy"),
     ("globalnetworkpolicie", "GlobalNetworkPolicy"),
+    ("globalnetworkpolicy", "GlobalNetworkPolicy"),
     ("globalnetworkset", "GlobalNetworkSet"),
     ("hostendpoint", "HostEndpoint"),
     ("clusterinformation", "ClusterInformation"),

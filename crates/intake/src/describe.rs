@@ -110,6 +110,10 @@ fn node(fields: &[Field<'_>]) -> KubeNode {
                 node.lease_renewed_at = renewed.next().and_then(|text| words::moment(text.trim()));
             }
             "Conditions" => node.conditions = conditions(field),
+            "Taints" => {
+                node.taints = field.entries().filter(|taint| *taint != "<none>").map(str::to_owned).collect();
+            }
+            "ProviderID" => node.provider = field.value.to_owned(),
             "Addresses" => node.internal_ips = internal_ips(field),
             _ => {}
         }

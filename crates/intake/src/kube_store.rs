@@ -181,7 +181,8 @@ fn node_addresses(evidence: &Evidence) -> BTreeSet<IpAddr> {
             .filter_map(|name| crate::words::address(node.seen.annotations.get(name)?));
         node.seen.internal_ips.iter().copied().chain(noted)
     });
-    told.collect()
+    let of_host = evidence.pods.iter().flatten().filter(|pod| pod.seen.is_of_host_by_name());
+    told.chain(of_host.flat_map(|pod| pod.seen.addresses.iter().copied())).collect()
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ mod iptables;
 mod kube_store;
 mod logs;
 mod moment;
+mod nft;
+mod ping;
 mod place;
 mod prompt;
 mod reader;

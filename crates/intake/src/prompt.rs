@@ -8,10 +8,13 @@ use super::draft::Section;
 
 /// Programs whose output somebody may paste. A bare `#` or `$` is a prompt only before one of them, because the one
 /// begins comments and the other variables.
-const PROGRAMS: &str = "arp bird birdc birdcl brctl bridge calicoctl cat containerd crictl ctr curl date docker \
-                        etcdctl free grep hostname ifconfig ip ip6tables iptables iptables-save journalctl kubectl \
-                        ls netstat nerdctl nft nsenter oc ping plumb podman ps route ss sudo swapon sysctl systemctl \
-                        ssh dmesg conntrack ipset ethtool tail head tcpdump traceroute uname";
+const PROGRAMS: &str = "arp arping aws az bird birdc birdcl brctl bridge calicoctl cat chronyc cilium containerd \
+                        conntrack crictl ctr curl date df dig dmesg docker echo etcdctl ethtool findmnt firewall-cmd free \
+                        gcloud getenforce grep hostname ifconfig ip ip6tables ip6tables-save ipset iptables iptables-save \
+                        ipvsadm journalctl k3s kubeadm kubectl ls lsmod lsof microk8s modprobe mount mtr nc nerdctl \
+                        netstat networkctl nft nmcli nsenter nslookup oc openssl ping plumb podman ps resolvectl rke2 \
+                        route ss sestatus ssh sudo swapon sysctl systemctl tail head tcpdump timedatectl tracepath \
+                        traceroute ufw uname uptime wget";
 
 /// A prompt ends before this.
 const PROMPT_BYTES_MAX: usize = 80;
@@ -38,23 +41,38 @@ fn split_prompt(line: &str) -> Option<(Option<NodeName>, &str)> {
     {
         return Some((place.split_whitespace().next().and_then(host), command));
     }
-    // `root@host:dir# command`, `/ # command`, `# command`, `$command`
-    let mark = line.bytes().take(PROMPT_BYTES_MAX).position(|byte| matches!(byte, b'#' | b'$'))?;
+    // `root@host:dir# command`, `host:dir # command`, `/ # command`, `# command`, `$command`
+    let mark = line.bytes().take(PROMPT_BYTES_MAX).position(|byte| matches!(byte, b'#' | b'$' | b'%'))?;
     let (before, command) = line.split_at_checked(mark)?;
+    let is_zsh = command.starts_with('%');
     let (before, command) = (before.trim(), command.get(1..)?);
     match before.split_once('@') {
-        Some((user, place)) if is_word(user) && !place.contains(' ') => {
-            Some((place.split(':').next().and_then(host), command))
+        Some((user, place)) if is_word(user) && is_place(place) => {
+            let name = place.split([':', ' ']).next().and_then(host);
+            (!is_zsh || is_program(command)).then_some((name, command))
         }
-        None if before.is_empty()
-            || before.starts_with(['/', '~'])
-            || before == "sh-4.2"
-            || before == "bash-5.1" =>
-        {
-            is_program(command).then_some((None, command))
-        }
+        None => is_program(command).then(|| bare_host(before)).flatten().map(|host| (host, command)),
         _ => None,
     }
+}
+
+/// `host`, `host:~/dir`, `host ~`: a machine, and where on it.
+fn is_place(place: &str) -> bool {
+    place.split_once(' ').is_none_or(|(_, directory)| directory.trim_start().starts_with(['~', '/']))
+}
+
+/// The machine that a prompt without a user names, if it is one: `host:~`, `host`, or nothing but a directory or a shell.
+fn bare_host(before: &str) -> Option<Option<NodeName>> {
+    if before.is_empty()
+        || before.starts_with(['/', '~'])
+        || before.starts_with("sh-")
+        || before.starts_with("bash-")
+    {
+        return Some(None);
+    }
+    let (name, directory) = before.split_once(':').unwrap_or((before, "~"));
+    let is_host = is_word(name) && name.starts_with(|first: char| first.is_ascii_alphabetic());
+    (is_host && directory.starts_with(['~', '/'])).then(|| host(name))
 }
 
 /// The machine that a command is sent to: `ssh root@n1 ip route`, `kubectl debug node/n1 -- …`.
@@ -152,6 +170,12 @@ mod tests {
         expect("$ip addr", None, "ip addr", false);
         expect("# ip route", None, "ip route", false);
         expect("/ # arp -n", None, "arp -n", false);
+        expect("wk-09:~ # conntrack -S", Some("wk-09"), "conntrack -S", false);
+        expect("ops@lb0 ~ $ calicoctl get node", Some("lb0"), "calicoctl get node", false);
+        expect("stig-7 # findmnt /opt", Some("stig-7"), "findmnt /opt", false);
+        expect("gamma$ ip -br a", Some("gamma"), "ip -br a", false);
+        expect("% kubectl get ns", None, "kubectl get ns", false);
+        expect("me@laptop ~ % kubectl get ns", Some("laptop"), "kubectl get ns", false);
         expect("$ ETCDCTL_API=3 etcdctl get /x", None, "ETCDCTL_API=3 etcdctl get /x", false);
         expect("bird> show protocols", None, "show protocols", false);
         expect(
@@ -174,9 +198,19 @@ mod tests {
 
     #[test]
     fn other_lines_are_no_prompts() {
-        for line in
-            ["# a comment", "$HOME is set", "a: b # kubectl", "10.0.0.1 dev eth0", "[INFO][1] x", "#", "$"]
-        {
+        for line in [
+            "# a comment",
+            "$HOME is set",
+            "a 99% ip",
+            "cpu # ip: many",
+            "x: # ip is set",
+            "99% ip",
+            "a: b # kubectl",
+            "10.0.0.1 dev eth0",
+            "[INFO][1] x",
+            "#",
+            "$",
+        ] {
             assert_eq!(read(line), None, "{line}");
         }
     }

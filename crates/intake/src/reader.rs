@@ -7,6 +7,8 @@ use super::ipam_report::{IpamReportReader, Told};
 use super::iproute::IpReader;
 use super::iptables::{self, IptablesReader};
 use super::logs::LogReader;
+use super::nft::{self, NftReader};
+use super::ping::PingReader;
 use super::tables::{self, Table};
 use super::{command, prompt, setup};
 use evidence::FileGap;
@@ -22,6 +24,8 @@ pub(crate) struct FileReader {
     table: Option<Table>,
     ip: IpReader,
     iptables: IptablesReader,
+    nft: NftReader,
+    ping: PingReader,
     bgp: BgpReader,
     ipam: IpamReportReader,
     log: LogReader,
@@ -68,6 +72,8 @@ impl FileReader {
             table: None,
             ip: IpReader::default(),
             iptables: IptablesReader::default(),
+            nft: NftReader::default(),
+            ping: PingReader::default(),
             bgp: BgpReader::default(),
             ipam: IpamReportReader::default(),
             log: LogReader::new(events),
@@ -147,11 +153,24 @@ impl FileReader {
             self.table = None;
             return;
         }
-        if self.log.line(&line, &self.draft) || self.begin_document(&line) || self.known_line(&line) {
+        if let Some(told) = self.ping.line(&line.text) {
+            if let Some(words) = told {
+                self.log.found(words, &line, &self.draft);
+            }
+            return;
+        }
+        if self.log.line(&line, &self.draft)
+            || self.log.row(&line, &self.draft)
+            || self.begin_document(&line)
+            || self.known_line(&line)
+            || self.log.bare(&line, &self.draft)
+        {
             return;
         }
         // Tools that are not looked at, ellipses of an editor, headings.
-        if !matches!(line.text.trim(), "..." | "…" | "Events:" | "--More--") {
+        if !matches!(line.text.trim(), "..." | "…" | "Events:" | "--More--")
+            && !line.text.starts_with("bird: ")
+        {
             self.unknown.add(line.number);
         }
     }
@@ -189,6 +208,10 @@ impl FileReader {
             return true;
         }
         let draft = &self.draft;
+        if self.nft.line(&line.text, || draft.origin(line)) {
+            draft.keep_rule(&line.text);
+            return true;
+        }
         if self.iptables.line(&line.text, || draft.origin(line)) {
             draft.keep_rule(&line.text);
             return true;
@@ -249,6 +272,12 @@ impl FileReader {
     }
 
     fn end_rules(&mut self) {
+        let ruleset = std::mem::take(&mut self.nft);
+        if ruleset.is_beyond_limit() || (self.skipped > 0 && ruleset.has_begun()) {
+            self.draft.unseen(FileGap::RulesBeyondLimit { limit: nft::RULES_MAX });
+        } else if let Some(firewall) = ruleset.finish() {
+            self.draft.add_firewall(&self.section, firewall);
+        }
         let rules = std::mem::take(&mut self.iptables);
         // Rules that were skipped could be those that matter.
         if rules.is_beyond_limit() || (self.skipped > 0 && rules.has_begun()) {

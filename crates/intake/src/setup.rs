@@ -13,6 +13,7 @@ pub(crate) fn line(line: &Line, section: &Section, draft: &mut Draft) -> bool {
         || unit(line, section, draft)
         || printed_file(line, section, draft)
         || listening(line, section, draft)
+        || listed_config(line, section, draft)
         || is_passed_over(&line.text)
 }
 
@@ -36,6 +37,11 @@ fn listening(line: &Line, section: &Section, draft: &mut Draft) -> bool {
         return false;
     }
     let port = local.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    let owner = line.text.split_once("users:((\"").and_then(|(_, rest)| rest.split('"').next());
+    if let (Some(port), Some(owner), "LISTEN" | "UNCONN") = (port, owner, *state) {
+        let owner = draft.sight(line, owner.to_owned());
+        draft.node(section).setup.port_owners.get_or_insert_default().entry(port).or_insert(owner);
+    }
     // One that only the machine itself reaches is nobody else's.
     let is_local = local.starts_with("127.") || local.starts_with("[::1]");
     let ports = &mut draft.node(section).setup.listening_ports;
@@ -47,15 +53,23 @@ fn listening(line: &Line, section: &Section, draft: &mut Draft) -> bool {
     true
 }
 
-/// What tools print that says nothing to the checks: `ip rule`, `conntrack -S`.
+/// What tools print that says nothing to the checks: `conntrack -S`.
 fn is_passed_over(text: &str) -> bool {
-    let text = text.trim();
-    let is_rule = text.split_once(":\t").or_else(|| text.split_once(": ")).is_some_and(|(number, rule)| {
-        number.parse::<u32>().is_ok()
-            && (rule.trim_start().starts_with("from ") || rule.trim_start().starts_with("not from "))
-    });
-    let is_counters = text.strip_prefix("cpu=").is_some_and(|rest| rest.contains("insert_failed="));
-    is_rule || is_counters
+    text.trim().strip_prefix("cpu=").is_some_and(|rest| rest.contains("insert_failed="))
+}
+
+/// `ls /etc/cni/net.d`: which configurations there are, without what is in them.
+fn listed_config(line: &Line, section: &Section, draft: &mut Draft) -> bool {
+    let command = section.command.as_deref().unwrap_or_default();
+    let is_list = command.split_whitespace().any(|word| word == "ls") && command.contains("cni/net.d");
+    let Some(name) = line.text.split_whitespace().last().filter(|_| is_list) else { return false };
+    if ![".conf", ".conflist", ".json"].iter().any(|end| name.ends_with(end)) {
+        return false;
+    }
+    let listed = draft.sight(line, String::new());
+    let configs = draft.node(section).setup.cni_configs.get_or_insert_default();
+    configs.entry(name.to_owned()).or_insert(listed);
+    true
 }
 
 /// `net.ipv4.ip_forward = 0`

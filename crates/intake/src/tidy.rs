@@ -82,6 +82,10 @@ fn join_nodes(mine: &mut KubeNode, theirs: KubeNode) {
     if mine.status.is_empty() {
         mine.status = theirs.status;
     }
+    if mine.provider.is_empty() {
+        mine.provider = theirs.provider;
+    }
+    longer(&mut mine.taints, theirs.taints);
     longer(&mut mine.internal_ips, theirs.internal_ips);
     longer(&mut mine.conditions, theirs.conditions);
     mine.annotations.extend(theirs.annotations);

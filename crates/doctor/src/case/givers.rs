@@ -29,6 +29,25 @@ impl NetworkConfig {
         Some(NetworkConfig { plugin: first["type"].as_str()?.to_owned(), ipam })
     }
 
+    /// Where only the names of files were listed: what a name says.
+    pub(crate) fn of_name(file: &str, text: &Sighted<String>) -> Option<NetworkConfig> {
+        const PLUGINS: [&str; 10] = [
+            "multus",
+            "calico",
+            "plumb",
+            "flannel",
+            "cilium",
+            "weave",
+            "kube-router",
+            "antrea",
+            "podman",
+            "bridge",
+        ];
+        let plugin = PLUGINS.iter().find(|name| file.contains(**name)).filter(|_| text.seen.is_empty())?;
+        let plugin = if *plugin == "plumb" { "plumb-cni" } else { *plugin };
+        Some(NetworkConfig { plugin: plugin.to_owned(), ipam: String::new() })
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         OUR_NETWORK.contains(&self.plugin.as_str())
     }

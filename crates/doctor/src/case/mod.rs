@@ -356,7 +356,10 @@ impl<'e> Case<'e> {
     fn find_node_addresses(&self) -> BTreeSet<IpAddr> {
         let kube =
             self.evidence.kube_nodes.iter().flatten().flat_map(|node| node.seen.internal_ips.iter().copied());
-        let mut addresses: BTreeSet<IpAddr> = kube.collect();
+        // A table of nodes without addresses: what only runs on its node's network shows them.
+        let of_host = self.all_pods().iter().filter(|pod| pod.seen.is_of_host_by_name());
+        let of_host = of_host.flat_map(|pod| pod.seen.addresses.iter().copied());
+        let mut addresses: BTreeSet<IpAddr> = kube.chain(of_host).collect();
         for node in self.evidence.records.all(Kind::Node) {
             let bgp = node.seen.spec("bgp").unwrap_or(&Value::Null);
             let told = ["ipv4Address", "ipv6Address"].into_iter().filter_map(|field| bgp[field].as_str());

@@ -45,12 +45,14 @@ fn collect(case: &Case<'_>) -> Troubles {
         if let Some((trouble, mut told)) = of_log(event) {
             told.is_over = successes.get(&place_of(event)).is_some_and(|last| index < *last)
                 || is_history(case, event)
-                || is_without_configuration(&told) && is_ready(case, event);
+                || is_without_configuration(&told) && is_ready(case, event)
+                || is_outlived(case, trouble, event);
             troubles.entry(trouble).or_default().push(told);
         }
     }
+    let scheduled = scheduled(case);
     for event in case.evidence.events.iter().flatten() {
-        if let Some((trouble, told)) = of_event(case, event) {
+        if let Some((trouble, told)) = of_event(case, event, &scheduled) {
             troubles.entry(trouble).or_default().push(told);
         }
     }
@@ -80,6 +82,22 @@ fn is_without_configuration(told: &Told) -> bool {
     ["initialized", "no networks found", "no CNI configuration"]
         .iter()
         .any(|words| told.message.contains(words))
+}
+
+/// Whether the node shows that it has got over what the line says: the kubelet reports, or the node's agent is ready.
+fn is_outlived(case: &Case<'_>, trouble: Trouble, event: &Sighted<LogEvent>) -> bool {
+    use Trouble::{ApiServerUnreachable, ApiUnreachable, RuntimeDown, TyphaCertificate, TyphaUnreachable};
+    let is_agent = |pod: &evidence::Pod| {
+        pod.name.name.starts_with("calico-node-")
+            && pod.ready.is_some_and(|(ready, all)| ready == all && all > 0)
+    };
+    match trouble {
+        ApiServerUnreachable | RuntimeDown => is_ready(case, event),
+        ApiUnreachable | TyphaCertificate | TyphaUnreachable => {
+            event.seen.node.as_ref().is_some_and(|node| case.pods_on(node).any(|pod| is_agent(&pod.seen)))
+        }
+        _ => false,
+    }
 }
 
 /// Whether Kubernetes holds the node of a line for ready: then the runtime has found its configuration since.
@@ -146,7 +164,27 @@ fn of_log(event: &Sighted<LogEvent>) -> Option<(Trouble, Told)> {
     Some((trouble, told))
 }
 
-fn of_event(case: &Case<'_>, event: &Sighted<Event>) -> Option<(Trouble, Told)> {
+/// Nodes of pods by what the scheduler said: `Successfully assigned shop/web-0 to n1`. Under the name alone, too: a table of
+/// events of one namespace does not tell the namespace.
+fn scheduled(case: &Case<'_>) -> BTreeMap<PodName, NodeName> {
+    let mut nodes = BTreeMap::new();
+    for event in case.evidence.events.iter().flatten() {
+        let Some(rest) = event.seen.message.strip_prefix("Successfully assigned ") else { continue };
+        if let Some((pod, node)) = rest.trim().split_once(" to ")
+            && let Some((namespace, name)) = pod.split_once('/')
+        {
+            nodes.insert(PodName::new(namespace, name), NodeName::from(node));
+            nodes.insert(PodName { namespace: None, name: name.to_owned() }, NodeName::from(node));
+        }
+    }
+    nodes
+}
+
+fn of_event(
+    case: &Case<'_>,
+    event: &Sighted<Event>,
+    scheduled: &BTreeMap<PodName, NodeName>,
+) -> Option<(Trouble, Told)> {
     let seen = &event.seen;
     let trouble = Trouble::named_in(&seen.message)?;
     let pod = seen.pod();
@@ -156,6 +194,7 @@ fn of_event(case: &Case<'_>, event: &Sighted<Event>) -> Option<(Trouble, Told)> 
         kind.eq_ignore_ascii_case("node").then(|| NodeName::from(name.rsplit('/').next().unwrap_or(name)))
     });
     let node = seen.node.clone().or(of_object).or_else(|| listed().find_map(|pod| pod.seen.node.clone()));
+    let node = node.or_else(|| scheduled.get(pod.as_ref()?).cloned());
     let age = seen.last_age.or_else(|| {
         let (taken_at, last_at) = case.evidence.taken_at.zip(seen.last_at)?;
         Some(taken_at.duration_since(last_at))

@@ -58,17 +58,17 @@ impl Report {
         if self.is_of_cluster && !nodes.is_empty() {
             finding.because(format!("reported on {place}"));
         }
-        say(finding, &told, count);
+        say(finding, self.trouble, &told, count);
         explain(case, finding, &told, &nodes, self);
         Some(finding)
     }
 }
 
 /// What was said, from when to when, and which pods it keeps from their network.
-fn say(finding: &mut Finding, told: &[&Told], count: u64) {
+fn say(finding: &mut Finding, trouble: Trouble, told: &[&Told], count: u64) {
     let Some(first) = told.first() else { return };
     let at = first.at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
-    finding.because(format!("first reported{at}: {}", brief(&first.message)));
+    finding.because(format!("first reported{at}: {}", brief(trouble, &first.message)));
     if count > 1 {
         let last = told
             .iter()
@@ -98,7 +98,7 @@ fn explain(
     for pod in pods {
         finding.explains(FindingCode::AddFailing, pod);
     }
-    for code in report.explains {
+    for code in report.explains.iter().chain(&[FindingCode::NetworkComponentNotReady]) {
         for node in nodes {
             finding.explains(*code, node);
         }
@@ -112,13 +112,23 @@ fn explain(
     }
 }
 
-/// The words that matter of a message: what the runtime and the kubelet put before the plugin's own is cut.
-fn brief(message: &str) -> String {
+/// The words that matter of a message: what the runtime and the kubelet put before the plugin's own is cut, and of what is still long
+/// the part around the words by which the trouble is known is kept.
+fn brief(trouble: Trouble, message: &str) -> String {
     const CHARS_MAX: usize = 200;
+    const CHARS_BEFORE: usize = 60;
     const BEFORE: [&str; 3] = ["failed (add): ", "failed (delete): ", "desc = "];
     let own = BEFORE.iter().find_map(|before| message.rsplit_once(before)).map_or(message, |(_, own)| own);
-    let text: String = own.chars().take(CHARS_MAX).collect();
-    if text.len() < own.len() { format!("{text} …") } else { text }
+    let count = own.chars().count();
+    if count <= CHARS_MAX {
+        return own.to_owned();
+    }
+    let place =
+        trouble.place_in(own).and_then(|place| own.get(..place)).map_or(0, |before| before.chars().count());
+    let start = place.saturating_sub(CHARS_BEFORE).min(count - CHARS_MAX);
+    let text: String = own.chars().skip(start).take(CHARS_MAX).collect();
+    let (before, after) = (start > 0, start + CHARS_MAX < count);
+    format!("{}{text}{}", if before { "… " } else { "" }, if after { " …" } else { "" })
 }
 
 /// One line that names the trouble, for tests.

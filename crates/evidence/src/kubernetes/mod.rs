@@ -52,6 +52,10 @@ pub struct KubeNode {
     pub conditions: Vec<Condition>,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// `key=value:Effect`, or `key:Effect`.
+    pub taints: Vec<String>,
+    /// Where the machine comes from: `azure:///subscriptions/…`.
+    pub provider: String,
     /// When its kubelet last renewed its lease.
     pub lease_renewed_at: Option<Timestamp>,
     pub created_at: Option<Timestamp>,
@@ -122,6 +126,20 @@ impl std::fmt::Display for PodName {
 }
 
 impl Pod {
+    /// A program that runs on its node's network wherever it runs: a static pod of the control plane, or a part of the network.
+    pub fn is_of_host_by_name(&self) -> bool {
+        const PROGRAMS: [&str; 4] = ["calico-node-", "kube-proxy-", "plumbd-", "cilium-envoy-"];
+        const STATIC: [&str; 4] = ["etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"];
+        let name = self.name.name.as_str();
+        let is_static = || {
+            let node = self.node.as_ref().map(|node| format!("-{node}"));
+            STATIC.iter().any(|start| name.starts_with(start))
+                && node.is_some_and(|node| name.ends_with(&node))
+        };
+        self.host_network != Some(false)
+            && (PROGRAMS.iter().any(|start| name.starts_with(start)) || is_static())
+    }
+
     /// Ran to its end: its sandbox is gone, and so is its claim to an address.
     pub fn is_finished(&self) -> bool {
         matches!(

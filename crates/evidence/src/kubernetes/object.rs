@@ -57,6 +57,8 @@ impl KubeNode {
             annotations: strings(&metadata["annotations"]),
             labels: strings(&metadata["labels"]),
             created_at: moment(&metadata["creationTimestamp"]),
+            taints: list(&object["spec"]["taints"]).map(taint).collect(),
+            provider: text(&object["spec"]["providerID"]).to_owned(),
             ..KubeNode::default()
         }
     }
@@ -104,6 +106,11 @@ pub fn lease_of_object(object: &Value) -> Option<(NodeName, Timestamp)> {
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
     let name = owned(&metadata["name"])?;
     Some((name.into(), moment(&spec["renewTime"])?))
+}
+
+fn taint(taint: &Value) -> String {
+    let value = owned(&taint["value"]).map_or_else(String::new, |value| format!("={value}"));
+    format!("{}{value}:{}", text(&taint["key"]), text(&taint["effect"]))
 }
 
 fn text(value: &Value) -> &str {

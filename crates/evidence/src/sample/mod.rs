@@ -41,6 +41,13 @@ pub fn small() -> Evidence {
     Sample { nodes: 3, blocks_per_node: 1, pods_per_node: 4, has_kernels: true }.evidence()
 }
 
+/// The same with one setting of another component.
+pub fn set(mut evidence: Evidence, kind: crate::SettingKind, value: &str) -> Evidence {
+    let setting = crate::Setting { kind, value: value.to_owned() };
+    evidence.settings.get_or_insert_default().push(Sighted::new(setting, Origin::file("settings.yaml")));
+    evidence
+}
+
 /// One pod of the sample.
 #[derive(Clone, Debug)]
 pub struct SamplePod {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::settings;
 use crate::draft::Draft;
 use evidence::{Event, KubeNode, Origin, Pod, Sighted};
 
@@ -14,6 +15,7 @@ pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool 
         ("v1", "Pod") => {
             let pod = Sighted::new(Pod::of_object(value), origin.clone());
             draft.keep(length(&pod.seen.annotations));
+            settings::of_pod(value, origin, draft);
             draft.cluster.pods.get_or_insert_default().push(pod);
         }
         ("v1", "Node") => {
@@ -24,6 +26,11 @@ pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool 
         ("v1" | "events.k8s.io/v1", "Event") => {
             let event = Sighted::new(Event::of_object(value), origin.clone());
             draft.cluster.events.get_or_insert_default().push(event);
+        }
+        ("v1", "ConfigMap") => settings::of_map(value, origin, draft),
+        ("v1", "Service") => settings::of_service(value, origin, draft),
+        ("networking.k8s.io/v1" | "networking.k8s.io/v1beta1", "ServiceCIDR") => {
+            settings::of_range(value, origin, draft);
         }
         // Known, and not looked at: what it holds is nobody's business here.
         (api, kind) if is_other_kind(api, kind) => {}

@@ -10,6 +10,7 @@ mod kube;
 mod legacy;
 mod listed;
 mod runtime;
+mod settings;
 mod yaml;
 
 use model::{Key, Kind};
@@ -124,6 +125,9 @@ impl Documents {
             return true;
         }
         if runtime::element(value, &origin, section, draft) {
+            return true;
+        }
+        if value["kind"].is_null() && settings::of_cloud(value, &origin, draft) {
             return true;
         }
         let known = kube::object(value, &origin, draft)

@@ -66,15 +66,19 @@ impl YamlSplitter {
     /// Nothing before the first item but what is around a list, which is a few lines.
     fn may_begin_list(&self) -> bool {
         const AROUND_MAX: usize = 100;
+        let known = |line: &Line| {
+            let text = line.text.trim_end();
+            text.is_empty()
+                || text == "items:"
+                || text.starts_with("apiVersion:")
+                || text.starts_with("kind:")
+                || text.starts_with('#')
+        };
+        // What belongs to a list itself, where its items come last.
+        let is_metadata = |line: &Line| line.text.starts_with("metadata:") || line.text.starts_with("  ");
+        let is_at_items = self.lines.last().is_some_and(|line| line.text.trim_end() == "items:");
         self.lines.len() <= AROUND_MAX
-            && self.lines.iter().all(|line| {
-                let text = line.text.trim_end();
-                text.is_empty()
-                    || text == "items:"
-                    || text.starts_with("apiVersion:")
-                    || text.starts_with("kind:")
-                    || text.starts_with('#')
-            })
+            && self.lines.iter().all(|line| known(line) || is_at_items && is_metadata(line))
     }
 
     fn hand_out(&mut self, each: &mut impl FnMut(Item)) {

@@ -9,6 +9,7 @@ mod legacy;
 mod link;
 mod neigh;
 mod route;
+mod rule;
 
 use std::collections::BTreeSet;
 
@@ -58,6 +59,10 @@ impl IpReader {
         }
         if let Some(neighbour) = neigh::read(text) {
             self.kernel.neighbours.get_or_insert_default().push(Sighted::new(neighbour, origin()));
+            return true;
+        }
+        if let Some(rule) = rule::read(text) {
+            self.kernel.rules.get_or_insert_default().push(Sighted::new(rule, origin()));
             return true;
         }
         if let Some(route) = route::read(text) {
@@ -143,6 +148,12 @@ impl IpReader {
                 words.iter().skip_while(|word| !matches!(**word, "show" | "list" | "ls")).nth(1).is_some();
             command.contains('|') || after_show || words.contains(&"get")
         });
+        if let Some(table) = command.and_then(rule::asked_table)
+            && let Some(mut routes) = self.kernel.routes.take()
+        {
+            routes.iter_mut().for_each(|route| route.seen.table = Some(table.to_owned()));
+            self.kernel.other_routes = Some(routes);
+        }
         let routes = self.kernel.routes.iter().flatten();
         let has_default = routes.clone().any(|route| {
             route.seen.destination.prefix_len() == 0 || route.seen.protocol.as_deref() == Some("kernel")

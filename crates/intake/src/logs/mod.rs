@@ -2,6 +2,7 @@
 //!
 //! A line is recognised by how it begins ([`prefix`]), and understood by what it says: one file for each who speaks.
 
+mod bare;
 mod cni;
 mod fields;
 mod json;
@@ -14,7 +15,7 @@ use jiff::civil::DateTime;
 use model::NodeName;
 
 use evidence::log::{Happening, LogEvent};
-use evidence::{FileGap, Sighted};
+use evidence::{FileGap, Sighted, Trouble};
 
 use super::draft::Draft;
 use model::text::Line;
@@ -56,6 +57,34 @@ impl LogReader {
             }
             self.add(at, &read, what, line, draft);
         }
+        true
+    }
+
+    /// Takes in a row of a tool that shows a trouble. `false`: it shows none.
+    pub(crate) fn row(&mut self, line: &Line, draft: &Draft) -> bool {
+        self.tell(bare::of_tool(&line.text), line, draft)
+    }
+
+    /// Takes in a line of no known form that names a trouble. `false`: it names none.
+    pub(crate) fn bare(&mut self, line: &Line, draft: &Draft) -> bool {
+        let is_notes = draft.file.as_str().to_ascii_lowercase().ends_with(".md");
+        !is_notes && self.tell(bare::named(&line.text), line, draft)
+    }
+
+    /// Takes in what another reader has found, if it names a trouble.
+    pub(crate) fn found(&mut self, words: String, line: &Line, draft: &Draft) {
+        self.tell(Trouble::named_in(&words).map(|trouble| (trouble, words)), line, draft);
+    }
+
+    fn tell(&mut self, told: Option<(Trouble, String)>, line: &Line, draft: &Draft) -> bool {
+        let Some((trouble, message)) = told else { return false };
+        self.lines += 1;
+        if self.events.len() >= self.room {
+            self.dropped += 1;
+            return true;
+        }
+        let what = Happening::Named { trouble, pod: None, message };
+        self.events.push(draft.sight(line, LogEvent { at: None, node: None, what, count: 1, last_at: None }));
         true
     }
 

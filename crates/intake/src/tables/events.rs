@@ -1,16 +1,18 @@
 //! Events: the table of `kubectl get events`, and the one at the end of `kubectl describe`.
 
-use crate::draft::Draft;
+use crate::command;
+use crate::draft::{Draft, Section};
 use crate::words;
 use evidence::Event;
 use evidence::answers::Row;
 use model::text::Line;
 
-pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
+pub(super) fn row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
     row.get("TYPE").filter(|kind| matches!(*kind, "Normal" | "Warning"))?;
+    let asked = || command::namespace(section.command.as_deref()?);
     let mut event = Event {
         reason: row.get("REASON")?.to_owned(),
-        object: row.get("OBJECT").map(|object| object_in(row.get("NAMESPACE"), object)),
+        object: row.get("OBJECT").map(|object| object_in(row.get("NAMESPACE").or_else(asked), object)),
         message: row.get("MESSAGE").unwrap_or_default().to_owned(),
         count: row.get("COUNT").and_then(|cell| cell.parse().ok()).unwrap_or(1),
         ..Event::default()

@@ -6,6 +6,7 @@ mod events;
 mod nodes;
 mod pods;
 mod runtime;
+mod services;
 
 pub(crate) use endpoints::v1 as endpoint_of_2017;
 
@@ -33,6 +34,8 @@ enum TableKind {
     RuntimeContainers,
     DockerContainers,
     Swaps,
+    Services,
+    Namespaces,
     /// Of which only names are shown, and nobody says of what.
     Names,
 }
@@ -46,7 +49,10 @@ const KINDS: &[(TableKind, &[&str])] = &[
     (TableKind::Pods, &["NAME", "READY", "STATUS", "RESTARTS", "AGE"]),
     (TableKind::Nodes, &["NAME", "STATUS", "ROLES", "AGE", "VERSION"]),
     (TableKind::Nodes, &["NAME", "STATUS", "AGE", "VERSION"]),
+    (TableKind::Services, &["NAME", "TYPE", "CLUSTER-IP"]),
+    (TableKind::Namespaces, &["NAME", "STATUS", "AGE"]),
     (TableKind::Pools, &["CIDR", "NAT"]),
+    (TableKind::Pools, &["NAME", "CIDR", "SELECTOR"]),
     (TableKind::CalicoNodes, &["NAME", "ASN", "IPV4"]),
     (TableKind::Events, &["TYPE", "REASON", "MESSAGE"]),
     (TableKind::Swaps, &["FILENAME", "TYPE", "SIZE", "USED", "PRIORITY"]),
@@ -93,6 +99,8 @@ impl Table {
             | TableKind::RuntimeContainers
             | TableKind::DockerContainers
             | TableKind::Swaps
+            | TableKind::Services
+            | TableKind::Namespaces
             | TableKind::Names => {}
         }
     }
@@ -109,10 +117,12 @@ impl Table {
             TableKind::Endpoints => endpoints::row(&row, line, draft),
             TableKind::CalicoNodes => calico::node_row(&row, line, draft),
             TableKind::Pools => calico::pool_row(&row, line, draft),
-            TableKind::Events => events::row(&row, line, draft),
+            TableKind::Events => events::row(&row, line, section, draft),
             TableKind::RuntimePods => runtime::pod_row(&row, line, section, draft),
             TableKind::RuntimeContainers => runtime::container_row(&row, line, section, draft),
             TableKind::DockerContainers => runtime::docker_row(&row, line, section, draft),
+            TableKind::Services => services::service_row(&row, line, section, draft),
+            TableKind::Namespaces => services::namespace_row(&row, line, draft),
             TableKind::Swaps => runtime::swap_row(&row, line, section, draft),
             TableKind::Names => row.get("NAME").filter(|name| !name.contains(' ')).map(|_| ()),
         }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{node_at, sessions, tell};
 use crate::{Case, Check, FindingCode, Look, Need};
+use evidence::{Sighted, Trouble};
 
 /// Calico's, where nothing is configured.
 const USUAL_AS: u64 = 64512;
@@ -23,7 +24,18 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, session) in sessions(case).filter(|(_, session)| session.seen.info.contains("Bad peer AS")) {
-        let summary = format!("{node} and {} expect different AS numbers", session.seen.peer);
+        let peer = session.seen.peer;
+        let expected = peer_records(case, peer).next();
+        let summary = match (&expected, told_number(case, peer)) {
+            (Some((record, number)), Some(told)) => {
+                format!("{} expects AS {number} at {peer}, but {peer} has AS {told}", record.seen.key())
+            }
+            (Some((record, number)), None) => {
+                format!("{} expects AS {number} at {peer}, but {peer} has another", record.seen.key())
+            }
+            (None, Some(told)) => format!("{node} expects another AS number at {peer} than its AS {told}"),
+            (None, None) => format!("{node} and {peer} expect different AS numbers"),
+        };
         tell(look, node, session, summary);
     }
     for peer in case.evidence.records.all(Kind::BgpPeer) {
@@ -45,6 +57,24 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .seen(record.exhibit(format!("AS {real}")));
         }
     }
+}
+
+/// The records of a peer, each with the AS number that it expects.
+fn peer_records<'e>(case: &Case<'e>, peer: IpAddr) -> impl Iterator<Item = (&'e Sighted<Resource>, u64)> {
+    case.evidence.records.all(Kind::BgpPeer).iter().filter_map(move |record| {
+        let address = record.seen.spec("peerIP").and_then(Value::as_str).and_then(address_of)?;
+        (address == peer).then_some((record, record.seen.spec("asNumber").and_then(as_number)?))
+    })
+}
+
+/// What a peer says of itself, by BIRD's log: `Node_10_7_0_1: Error: Bad peer AS: 65001`.
+fn told_number(case: &Case<'_>, peer: IpAddr) -> Option<u64> {
+    let name = peer.to_string().replace(['.', ':'], "_");
+    let told = case.told_of(Trouble::PeerAs).iter();
+    let mut numbers = told.filter(|told| told.message.contains(&format!("_{name}:"))).filter_map(|told| {
+        told.message.rsplit_once("Bad peer AS: ")?.1.split_whitespace().next()?.parse().ok()
+    });
+    numbers.next()
 }
 
 /// `10.0.0.1`, `10.0.0.1:1790`.

@@ -1,6 +1,6 @@
 //! BGP: the daemon itself does not run.
 
-use super::{called, explain_own_sessions, explain_sessions_to};
+use super::{called, explain_own_sessions, explain_sessions_to, needs_bgp};
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{NodeEvidence, Origin};
 
@@ -17,6 +17,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let is_down = |node: &&NodeEvidence| node.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(false));
+    if !needs_bgp(case) {
+        return;
+    }
     for node in case.all_nodes().filter(is_down) {
         let node_name = called(case, &node.name);
         let (summary, words) = match node.bgp.as_ref().is_some_and(|bgp| bgp.is_silent) {

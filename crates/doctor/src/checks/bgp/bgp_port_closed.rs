@@ -1,6 +1,6 @@
 //! BGP: nobody listens on its port.
 
-use super::explain_sessions_to;
+use super::{explain_sessions_to, needs_bgp};
 use crate::{Case, Check, FindingCode, Look, Need};
 
 const BGP_PORT: u16 = 179;
@@ -16,6 +16,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if !needs_bgp(case) {
+        return;
+    }
     let configuration = case.evidence.records.find(model::Kind::BgpConfiguration, "default");
     let port = configuration
         .and_then(|record| record.seen.spec("listenPort")?.as_u64())

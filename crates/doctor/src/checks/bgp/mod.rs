@@ -4,6 +4,7 @@ pub(super) mod bgp_as_wrong;
 pub(super) mod bgp_mesh_off;
 pub(super) mod bgp_not_running;
 pub(super) mod bgp_password_wrong;
+pub(super) mod bgp_peer_selects_nobody;
 pub(super) mod bgp_port_closed;
 pub(super) mod bgp_record_unfit;
 pub(super) mod bgp_session_down;
@@ -11,7 +12,7 @@ pub(super) mod bgp_session_down;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::NodeName;
+use model::{Kind, NodeName};
 
 use crate::{Case, Finding, FindingCode, Look, Subject};
 use evidence::node::BgpSession;
@@ -151,4 +152,25 @@ fn node_at<'c>(case: &'c Case<'_>, address: IpAddr) -> Option<&'c NodeName> {
             || view.internal_ips().any(|ip| ip == address)
     });
     view.map(|view| &view.name)
+}
+
+/// Whether anything but the missing daemon speaks of BGP: a pool without VXLAN, a peer, a session, routes that BIRD wrote. A cluster
+/// whose pools all go through VXLAN, or that takes its routes from elsewhere, runs no daemon on purpose.
+pub(in crate::checks) fn needs_bgp(case: &Case<'_>) -> bool {
+    let mut pools = case.pools().iter().filter(|(pool, _)| pool.is_enabled()).peekable();
+    if pools.peek().is_some() {
+        return pools.any(|(pool, _)| !pool.has_vxlan());
+    }
+    let records = &case.evidence.records;
+    let has_peers = [Kind::BgpPeer, Kind::BgpConfiguration].iter().any(|kind| !records.all(*kind).is_empty());
+    let has_tunnel = |node: &NodeEvidence| {
+        node.kernel.links.iter().flatten().any(|link| link.seen.name == "vxlan.calico")
+            || node
+                .kernel
+                .routes
+                .iter()
+                .flatten()
+                .any(|route| route.seen.device.as_deref() == Some("vxlan.calico"))
+    };
+    has_peers || !case.all_nodes().any(has_tunnel)
 }

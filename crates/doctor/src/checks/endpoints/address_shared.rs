@@ -46,11 +46,25 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         {
             continue;
         }
+        if may_be_host_network(case, address) {
+            continue;
+        }
         let owners = Owners::of(case, address);
         if owners.count() > 1 && told.insert(address) {
             tell(case, look, address, owners);
         }
     }
+}
+
+/// Pods of one node with one address may just use their node's network: a table does not tell, and neither an endpoint nor a pool
+/// says that the address is a pod's.
+fn may_be_host_network(case: &Case<'_>, address: IpAddr) -> bool {
+    let pods = case.pods_at(address);
+    let nodes: BTreeSet<_> = pods.iter().filter_map(|pod| pod.seen.node.as_ref()).collect();
+    case.endpoints_at(address).is_empty()
+        && nodes.len() == 1
+        && pods.iter().all(|pod| pod.seen.host_network.is_none() && pod.seen.annotations.is_empty())
+        && !case.pools().iter().any(|(pool, _)| pool.cidr.contains_cidr(&model::Cidr::single(address)))
 }
 
 fn is_of(pod: &Sighted<Pod>, endpoint: &Sighted<Endpoint>) -> bool {

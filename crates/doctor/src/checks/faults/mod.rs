@@ -7,8 +7,10 @@ mod kernel;
 mod named;
 mod nodes;
 mod records;
+mod settings;
 #[cfg(test)]
 mod tests;
+mod told;
 mod tunnels;
 
 use crate::FindingCode;
@@ -37,7 +39,15 @@ pub struct Fault {
 }
 
 pub fn all() -> Vec<Fault> {
-    let plain = [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS, named::FAULTS];
+    let plain = [
+        books::FAULTS,
+        records::FAULTS,
+        kernel::FAULTS,
+        nodes::FAULTS,
+        named::FAULTS,
+        settings::FAULTS,
+        told::FAULTS,
+    ];
     let all = plain.into_iter().flatten().map(|fault| (fault, false));
     all.chain(tunnels::FAULTS.iter().map(|fault| (fault, true)))
         .map(|((code, inject), is_of_tunnel)| Fault { code: *code, inject: *inject, is_of_tunnel })

@@ -26,7 +26,7 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
 ];
 
 /// So many lines of a node's log say this.
-fn say(evidence: &mut Evidence, node: usize, count: u32, message: &str) {
+pub(super) fn say(evidence: &mut Evidence, node: usize, count: u32, message: &str) {
     let trouble = Trouble::named_in(message).expect("a trouble with a name");
     let what = Happening::Named { trouble, pod: None, message: message.to_owned() };
     let event = LogEvent { at: None, node: Some(node_name(node).into()), what, count, last_at: None };
@@ -34,7 +34,7 @@ fn say(evidence: &mut Evidence, node: usize, count: u32, message: &str) {
     evidence.log.get_or_insert_default().push(Sighted::new(event, origin));
 }
 
-fn subject(node: usize) -> String {
+pub(super) fn subject(node: usize) -> String {
     format!("node {}", node_name(node))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::ruleset::Ruleset;
-use super::walk::{self, Dropper, Packet};
+use super::walk::{self, Dropper, Packet, Transport};
 use super::{Remotes, Spared, advise, locals, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::{Case, Check, FindingCode, Host, Look, Need};
@@ -17,7 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "use the program that created the chain (iptables or nft; the finding shows the command) to \
              accept packets from and to pod devices before they are dropped. Save the rules so that they \
              survive a reboot",
-    needs: &[&[Need::Firewall, Need::Endpoints]],
+    needs: &[&[Need::Firewall, Need::Endpoints], &[Need::Firewall, Need::Pods]],
     ..Check::error(FindingCode::ForwardingDropped, look)
 };
 
@@ -31,15 +31,45 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for way in [(true, true), (true, false), (false, true), (false, false)] {
             dropped_by.extend(who_drops_all(&remotes, host, &of_others, way).into_iter().flatten());
         }
+        if case.evidence.endpoints.is_none() {
+            dropped_by.extend(who_drops_between(case, host, &of_others).into_iter().flatten());
+        }
         if dropped_by.is_empty() {
             continue;
         }
         let name = host.name();
-        let finding = look.found(name, format!("{name} drops packets between its pods and other nodes"));
+        let is_firewalld = dropped_by.iter().any(|dropper| dropper.table == "firewalld");
+        let summary = match is_firewalld {
+            true => format!("firewalld on {name} rejects packets between its pods and other nodes"),
+            false => format!("{name} drops packets between its pods and other nodes"),
+        };
+        let finding = look.found(name, summary);
+        finding.known_by("forwarding");
         advise(finding, &dropped_by, &spared());
+        if is_firewalld {
+            finding.commands.clear();
+            finding.remedy(
+                "put the pods' network into firewalld's trusted zone (firewall-cmd --permanent --zone=trusted \
+                 --add-source=POD-NETWORK, the same for the services' network, then firewall-cmd --reload), or \
+                 switch firewalld off on nodes",
+            );
+        }
         finding.seen_all(dropped_by.iter().map(|place| firewall.exhibit(place.to_string())));
         explain_losses(case, finding, name);
     }
+}
+
+/// What becomes of packets between two pods of a node, where no endpoint tells their devices. `None`: they get through, or may.
+fn who_drops_between(case: &Case<'_>, host: &Host<'_>, firewall: &Ruleset<'_>) -> Option<BTreeSet<Dropper>> {
+    let own = case.pods_on(host.name()).filter(|pod| !case.is_on_host_network(&pod.seen));
+    let mut addresses =
+        own.flat_map(|pod| pod.seen.addresses.iter().copied()).filter(std::net::IpAddr::is_ipv4);
+    let (from, to) = (addresses.next()?, addresses.next()?);
+    // Pings are often let through where nothing else is.
+    let transport = Some(Transport { protocol: "tcp", to_port: 80 });
+    let packet = Packet { from, to, incoming: Some("cali0"), outgoing: Some("cali1"), transport };
+    let fate = walk::fate_of(firewall, &packet);
+    fate.is_dropped().then_some(fate.dropped_by)
 }
 
 fn spared() -> [Spared; 2] {

@@ -2,6 +2,7 @@
 
 pub(super) mod forwarding_dropped;
 pub(super) mod nat_missing;
+pub(super) mod peer_packets_dropped;
 pub(super) mod pod_spoofing_possible;
 pub(super) mod rules_not_loaded;
 pub(super) mod rules_not_written;

@@ -1,6 +1,8 @@
 //! Addresses: no address can be allocated.
 
+use crate::case::Told;
 use crate::checks::named::Report;
+use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Trouble;
 
@@ -19,7 +21,24 @@ pub(in crate::checks) const CHECK: Check = Check {
 const REPORT: Report = Report { least: 2, passes: true, ..Report::of(Trouble::AddressesExhausted) };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |place| format!("no address can be allocated on {place}"));
+    let off: Vec<String> = case
+        .pools()
+        .iter()
+        .filter(|(pool, _)| !pool.is_enabled())
+        .map(|(pool, _)| format!("{} ({})", pool.name, pool.cidr))
+        .collect();
+    let has_pools = case.pools().iter().any(|(pool, _)| pool.is_enabled());
+    let is_without_pool = |told: &Told| told.message.contains("no configured Calico pools");
+    let is_certain = !has_pools && case.told_of(Trouble::AddressesExhausted).iter().any(is_without_pool);
+    let report = Report { least: if is_certain && !off.is_empty() { 1 } else { REPORT.least }, ..REPORT };
+    let Some(finding) = report.tell(case, look, |place| format!("no address can be allocated on {place}"))
+    else {
+        return;
+    };
+    if !off.is_empty() {
+        let whole = if has_pools { "these pools are disabled" } else { "every pool is disabled" };
+        finding.because(format!("{whole}: {}", listed(&off)));
+    }
 }
 
 #[cfg(test)]

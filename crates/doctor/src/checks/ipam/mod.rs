@@ -18,6 +18,7 @@ pub(super) mod block_limit_reached;
 pub(super) mod block_missing;
 pub(super) mod block_outside_pools;
 pub(super) mod block_overlap;
+pub(super) mod cluster_range_misses_pool;
 pub(super) mod handle_by_name;
 pub(super) mod handle_count_wrong;
 pub(super) mod handle_missing;
@@ -31,6 +32,7 @@ pub(super) mod pool_overlap;
 pub(super) mod record_unreadable;
 pub(super) mod reported_by_calicoctl;
 pub(super) mod service_block_empty;
+pub(super) mod service_range_overlaps;
 pub(super) mod tombstone;
 pub(super) mod tunnel_address_shared;
 

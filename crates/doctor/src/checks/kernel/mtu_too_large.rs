@@ -39,7 +39,8 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
     let Some(mtu) = tunnel.seen.mtu else { return };
     let (place, name) = (host.name(), &tunnel.seen.name);
     let parent = tunnel.seen.vxlan.as_ref().and_then(|vxlan| vxlan.parent.as_deref());
-    if let Some(card) = parent.and_then(|parent| host.link(parent))
+    let card = parent.and_then(|parent| host.link(parent)).or_else(|| only_card(host));
+    if let Some(card) = card
         && let Some(outer) = card.seen.mtu
         && mtu.saturating_add(header) > outer
     {
@@ -70,6 +71,31 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
         let (device, mtu) = (&link.seen.name, link.seen.mtu.unwrap_or_default());
         link.exhibit(format!("{device} of {} has MTU {mtu}", pod_of(host, device)))
     }));
+}
+
+/// The one device that leads out of the node, where a tunnel does not name it.
+fn only_card<'e>(host: &'e Host<'_>) -> Option<&'e Sighted<Link>> {
+    const INNER: [&str; 16] = [
+        "lo",
+        "cali",
+        "tunl",
+        "vxlan",
+        "wireguard",
+        "docker",
+        "br-",
+        "virbr",
+        "veth",
+        "kube-ipvs",
+        "nodelocaldns",
+        "dummy",
+        "cni",
+        "flannel",
+        "cilium",
+        "tailscale",
+    ];
+    let mut cards = host.links().filter(|link| !INNER.iter().any(|start| link.seen.name.starts_with(start)));
+    let card = cards.next()?;
+    cards.next().is_none().then_some(card)
 }
 
 /// The pod at a device, if an endpoint tells.

@@ -5,10 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use model::NodeName;
 
+use crate::checks::named::Report;
 use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need};
-use evidence::Sighted;
 use evidence::node::ClockReading;
+use evidence::{Sighted, Trouble};
+
+/// Where a certificate is not valid yet.
+const BEHIND: Report = Report {
+    explains: &[FindingCode::NodeNotReady, FindingCode::KubeletFailing],
+    ..Report::of(Trouble::ClockBehind)
+};
 
 /// Being asked takes time, too.
 const TOLERATED: SignedDuration = SignedDuration::from_secs(5);
@@ -22,15 +29,27 @@ pub(in crate::checks) const CHECK: Check = Check {
                   delay of addresses depend on the clock, so an address that one node released may be \
                   allocated too early by another. Log times cannot be compared.",
     remedy: "synchronise the node's clock (chrony or systemd-timesyncd)",
-    needs: &[&[Need::Setup]],
+    needs: &[&[Need::Setup], &[Need::Log]],
     certainty: Certainty::Certain,
     ..Check::warning(FindingCode::ClockSkew, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let mut told = BTreeSet::new();
+    let behind = BEHIND.tell(case, look, |place| {
+        format!("the clock of {place} is behind: it shows a time before the certificates it meets were made")
+    });
+    if let Some(finding) = behind {
+        finding.severity(crate::Severity::Error);
+        if let crate::Subject::Node(node) = finding.subject.clone() {
+            explain_by_kernel(case, finding, &node);
+            told.insert(node);
+        }
+    }
     for node in case.all_nodes() {
-        let Some(ahead) = &node.setup.clock_ahead else { continue };
+        let Some(ahead) = node.setup.clock_ahead.as_ref().filter(|_| !told.contains(&node.name)) else {
+            continue;
+        };
         if ahead.seen.abs() <= TOLERATED {
             continue;
         }

@@ -23,7 +23,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         // In the order of their names. What a runtime cannot read it passes over.
         let configs = node.setup.cni_configs.iter().flatten();
-        let mut configs = configs.filter_map(|(file, text)| Some((file, text, NetworkConfig::read(text)?)));
+        let mut configs = configs.filter_map(|(file, text)| {
+            Some((file, text, NetworkConfig::read(text).or_else(|| NetworkConfig::of_name(file, text))?))
+        });
         let Some((first, text, config)) = configs.next() else { continue };
         if config.is_ours() || CALL_OTHERS.contains(&config.plugin.as_str()) {
             continue;

@@ -20,7 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts().iter().filter(|host| has_pods(host)) {
+    for host in case.hosts().iter().filter(|host| has_pods(host) || has_listed_pods(case, host)) {
         let has_ipv6 = host
             .endpoints
             .iter()
@@ -40,6 +40,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             explain_losses(case, finding, host.name());
         }
     }
+}
+
+/// Where no endpoints were collected, the list of pods tells.
+fn has_listed_pods(case: &Case<'_>, host: &Host<'_>) -> bool {
+    let is_running = |pod: &evidence::Pod| pod.status == "Running" && !pod.addresses.is_empty();
+    case.evidence.endpoints.is_none()
+        && case.pods_on(host.name()).any(|pod| is_running(&pod.seen) && !case.is_on_host_network(&pod.seen))
 }
 
 /// A node without any has nothing to forward, and nobody has switched it on yet.

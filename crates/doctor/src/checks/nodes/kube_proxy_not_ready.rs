@@ -47,7 +47,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     };
     let summary =
         format!("kube-proxy does not run on {}: {}", counted(broken.len(), "node"), listed(&places));
-    look.found(subject, summary).known_by("not ready").seen_all(
+    let finding = look.found(subject, summary);
+    finding.explains(FindingCode::NetworkComponentNotReady, Subject::Cluster);
+    for pod in &broken {
+        if let Some(node) = &pod.seen.node {
+            finding.explains(FindingCode::NetworkComponentNotReady, &spelled(case, node));
+        }
+    }
+    finding.known_by("not ready").seen_all(
         broken.iter().map(|pod| pod.exhibit(format!("{} {}", pod.seen.name, super::shown(&pod.seen)))),
     );
 }

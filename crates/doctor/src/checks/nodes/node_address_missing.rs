@@ -23,12 +23,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     for view in views().filter(|view| view.addresses.is_empty()) {
-        let Some(record) = view.record else { continue };
+        let Some(record) = view.record.filter(|_| !is_virtual(view)) else { continue };
         let summary = format!("node {} has no address in its record", view.name);
         let finding = look.found(&view.name, summary);
         finding.seen(record.exhibit("no spec.bgp.ipv4Address"));
         explain_ways(case, finding, &view.name);
     }
+}
+
+/// A virtual kubelet stands for machines elsewhere: no network is set up there.
+fn is_virtual(view: &crate::NodeView<'_>) -> bool {
+    let has_type = |labels: &std::collections::BTreeMap<String, String>| {
+        labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
+    };
+    view.kube.iter().any(|node| has_type(&node.seen.labels))
 }
 
 #[cfg(test)]
@@ -45,5 +53,10 @@ mod tests {
         silent(&CHECK, &evidence);
         evidence.records.add(record(Kind::Node, "worker-0003", json!({})));
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "node worker-0003");
+        let mut kube = evidence.kube_nodes.as_ref().unwrap()[0].clone();
+        kube.seen.name = "worker-0003".into();
+        kube.seen.labels.insert("type".to_owned(), "virtual-kubelet".to_owned());
+        evidence.kube_nodes.as_mut().unwrap().push(kube);
+        silent(&CHECK, &evidence);
     }
 }

@@ -60,7 +60,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     running.iter().map(|pod| pod.exhibit(format!("{} is shown as Running", pod.seen.name))),
                 );
         }
-        finding.explains(FindingCode::CalicoNodeNotReady, name);
+        finding
+            .explains(FindingCode::CalicoNodeNotReady, name)
+            .explains(FindingCode::NetworkComponentNotReady, name)
+            .explains(FindingCode::NetworkComponentNotReady, Subject::Cluster);
         explain_sessions(case, finding, view);
     }
 }

@@ -2,11 +2,15 @@
 
 pub(super) mod block_route_missing;
 pub(super) mod block_route_wrong;
+pub(super) mod cloud_drops_tunnel;
 pub(super) mod cluster_routes_contradictory;
+pub(super) mod node_neighbour_lost;
 pub(super) mod packets_lost;
+pub(super) mod policy_route_diverts;
 pub(super) mod route_diverted;
 pub(super) mod route_gateway_unreachable;
 pub(super) mod route_via_wrong_node;
+pub(super) mod source_check_on;
 pub(super) mod tunnel_device_wrong;
 pub(super) mod tunnel_disabled;
 pub(super) mod tunnel_end_unknown;
