@@ -1,5 +1,6 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
+pub(crate) mod cluster;
 mod codes;
 pub(crate) mod copy;
 pub(crate) mod doctor;
@@ -7,6 +8,8 @@ pub(crate) mod install;
 mod ipam;
 pub(crate) mod node;
 pub(crate) mod repair;
+pub(crate) mod status;
+pub(crate) mod uninstall;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -100,6 +103,8 @@ pub(crate) enum Command {
     Repair(repair::Repair),
     Lab(Lab),
     Install(install::Install),
+    Uninstall(uninstall::Uninstall),
+    Status(status::Status),
     Version(Version),
     Completion(Completion),
 }
