@@ -35,6 +35,10 @@ pub(crate) async fn run(command: &Uninstall) -> Result<(), Failures> {
     }
     remove_files(command, &standard)?;
     remove_files(command, &own_files(command))?;
+    if let (Some(folder), false) = (below(&command.root, Path::new(MTU_FILE)).parent(), command.dry_run) {
+        // Only if it is empty.
+        let _ = fs::remove_dir(folder);
+    }
     remove_state(command)?;
     if command.root == Path::new("/") && !command.dry_run {
         tell("next: systemctl daemon-reload");
