@@ -16,6 +16,14 @@ const IMAGE: &str = "localhost/plumbline:test";
 /// What is not of the node's own folder: it is the kernel's, or the network namespaces'.
 const SHARED: [&str; 2] = ["/run/netns", "/proc/sys/net"];
 
+/// Where control groups are mounted. They belong to the whole machine.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Below which podman keeps those of its containers.
+fn cgroup() -> String {
+    format!("/plumb-image-{}", std::process::id())
+}
+
 /// A node without a kubelet.
 struct Machine {
     node: Node,
@@ -121,7 +129,7 @@ impl Machine {
     /// As a kubelet would have it run.
     fn run(&self, pod: &Value, container: &Value, options: &[&str]) -> Command {
         let mut podman = self.podman();
-        podman.args(["run", "--cgroups", "disabled"]).args(options);
+        podman.args(["run", "--cgroup-parent", &cgroup()]).args(options);
         assert_eq!(pod["hostNetwork"], true);
         podman.arg("--network").arg(format!("ns:{}", self.node.namespace().path().display()));
         if pod["hostPID"] == true {
@@ -225,6 +233,10 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let _ = self.podman().args(["rm", "--force", "--all", "--time", "2"]).output();
+        for hierarchy in fs::read_dir(CGROUPS).into_iter().flatten().flatten() {
+            // Only where it was made, and only if nothing is in it.
+            let _ = fs::remove_dir(hierarchy.path().join(cgroup().trim_start_matches('/')));
+        }
     }
 }
 
@@ -238,8 +250,8 @@ fn agents_of_the_image_need_nothing_that_the_manifest_does_not_give_them() {
         "--read-only",
         "--network",
         "none",
-        "--cgroups",
-        "disabled",
+        "--cgroup-parent",
+        &cgroup(),
         IMAGE,
     ]));
     assert!(version.starts_with("Client Version: "), "{version}");

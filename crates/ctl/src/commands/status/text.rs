@@ -83,15 +83,13 @@ fn pools(text: &mut String, pools: &[PoolUsage]) {
 }
 
 fn findings(text: &mut String, summary: &Summary) {
-    let count = |severity| {
+    let count = |severity| -> usize {
         summary.findings.get(&severity).map_or(0, |codes| codes.values().map(|(count, _)| count).sum())
     };
     let (errors, warnings, infos) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
-    let words: String = match errors + warnings + infos {
+    let words = match errors + warnings + infos {
         0 => "none".to_owned(),
-        _ => format!(
-            "{errors} errors, {warnings} warnings, {infos} of information; plumb doctor explains them"
-        ),
+        _ => format!("error: {errors}, warning: {warnings}, info: {infos}; plumb doctor explains them"),
     };
     line(text, "Findings", &words);
     for (code, (count, first)) in summary.findings.get(&Severity::Warning).into_iter().flatten() {
