@@ -151,9 +151,20 @@ fn a_node_in_use_is_left_alone() {
         assert!(output.status.code() == Some(1) && said.contains(words), "{said}");
         assert_eq!(node.tree(), before);
     };
-    node.write("root/var/lib/plumb/queue/0f3a.json", "{}");
+    let del = |id: &str| {
+        json!({ "version": 1, "role": "network", "config": "{}",
+            "environment": { "CNI_COMMAND": "DEL", "CNI_CONTAINERID": id, "CNI_IFNAME": "eth0" } })
+        .to_string()
+    };
+    node.write("root/var/lib/plumb/attachments/k8s-pod-network@0f3a@eth0.json", "{}");
+    node.write("root/var/lib/plumb/queue/del-1.json", &del("0f3a"));
+    // The second DEL of a sandbox whose first one is done.
+    node.write("root/var/lib/plumb/queue/del-2.json", &del("beef"));
     refused("1 DELs wait in ");
-    fs::remove_file(node.path("root/var/lib/plumb/queue/0f3a.json")).unwrap();
+    node.write("root/var/lib/plumb/queue/del-3.json", "damaged");
+    refused("2 DELs wait in ");
+    fs::remove_file(node.path("root/var/lib/plumb/queue/del-3.json")).unwrap();
+    fs::remove_file(node.path("root/var/lib/plumb/attachments/k8s-pod-network@0f3a@eth0.json")).unwrap();
     fs::create_dir_all(node.path("root/run/plumb")).unwrap();
     let agent = UnixListener::bind(node.path("root/run/plumb/agent.sock")).unwrap();
     refused("the agent of this node still runs");

@@ -47,6 +47,9 @@ pub(crate) struct ClusterOptions {
     /// How many agents a rolling update replaces at the same time: a number, or a share such as 10%
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_share)]
     pub(crate) max_unavailable: String,
+    /// With --print=uninstall: uninstall although pods use the network or DELs wait
+    #[arg(long, requires = "print")]
+    pub(crate) force: bool,
     /// Number of controllers; one works, the others wait
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=9))]
     pub(crate) controllers: u8,

@@ -58,7 +58,10 @@ fn from_nothing_to_a_network(desk: &Desk) {
     noting["plumbline.io/policies-not-enforced"] = "1".into();
     register(desk, "node-a", "192.0.2.1", &noting);
     let ran = status(desk, &[]);
-    assert!(ran.code == Some(0) && ran.stdout.contains("\nNot enforced  one record denies traffic"), "{ran:?}");
+    assert!(
+        ran.code == Some(0) && ran.stdout.contains("\nNot enforced  one record denies traffic"),
+        "{ran:?}"
+    );
 }
 
 #[test]

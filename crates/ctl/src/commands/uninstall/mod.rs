@@ -8,11 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use model::settings::SETTINGS_FILE;
+use wire::Call;
 
 use super::install::{CONFLIST, KUBECONFIG, PLUGIN, PLUGIN_LINK, PROGRAMS, Standard, UNIT, below, tell};
 use crate::cli::uninstall::Uninstall;
 use crate::failure::{Failure, Failures};
 
+/// The agent's journal: the name of a file has the sandbox's network, container and interface.
+const JOURNAL: &str = "attachments";
 /// Records live here where no other store is configured; SQLite keeps its journal beside it.
 const DATABASE: &str = "plumb.db";
 /// The agent writes the first; the second is there where Calico has run, which then owns the first.
@@ -58,13 +61,9 @@ fn refuse_while_in_use(command: &Uninstall) -> Result<(), Failure> {
         ))
         .hint("stop it first: systemctl disable --now plumbd, or delete the DaemonSet plumb-node"));
     }
-    let queue = below(&command.root, &Path::new(wire::STATE_DIR).join(wire::QUEUE_DIR));
-    let waiting = fs::read_dir(&queue)
-        .map(|entries| entries.flatten().filter(|entry| !is_leftover(&entry.path())).count());
-    match waiting {
-        Ok(waiting @ 1..) if !command.force => Err(Failure::new(format!(
-            "{waiting} DELs wait in {}, whose addresses are not released yet",
-            queue.display()
+    match waiting_dels(&below(&command.root, Path::new(wire::STATE_DIR))) {
+        waiting @ 1.. if !command.force => Err(Failure::new(format!(
+            "{waiting} DELs wait in the queue of this node, whose addresses are not released yet"
         ))
         .hint(
             "start the agent until they are done, or use --force and release the addresses with plumb repair",
@@ -73,8 +72,22 @@ fn refuse_while_in_use(command: &Uninstall) -> Result<(), Failure> {
     }
 }
 
-fn is_leftover(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "tmp" || extension == "broken")
+/// Queued DELs of sandboxes that still hold something, by the agent's journal. Runtimes call DEL twice: the second one, when they forget the
+/// sandbox, may come when the agent is gone already, and asks for nothing.
+fn waiting_dels(state: &Path) -> usize {
+    let names = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let journal = names(state.join(JOURNAL)).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let journal: Vec<String> = journal.collect();
+    let is_waiting = |path: &PathBuf| {
+        if path.extension().is_none_or(|extension| extension != "json") {
+            return false;
+        }
+        let call = fs::read(path).ok().and_then(|text| Call::decode(&text).ok());
+        let id = call.as_ref().and_then(|call| call.variable("CNI_CONTAINERID"));
+        // What cannot be read may be anything.
+        id.is_none_or(|id| journal.iter().any(|name| name.contains(&format!("@{id}@"))))
+    };
+    names(state.join(wire::QUEUE_DIR)).map(|entry| entry.path()).filter(is_waiting).count()
 }
 
 fn refuse_while_pods_run(command: &Uninstall, pods: usize) -> Result<(), Failure> {
@@ -131,7 +144,11 @@ fn remove_state(command: &Uninstall) -> Result<(), Failure> {
     }
     if kept.is_empty() {
         if !command.dry_run {
-            gone(fs::remove_dir(&folder)).map_err(|error| cannot_remove(&folder, &error))?;
+            match fs::remove_dir(&folder) {
+                // A file system of its own: what is in it is gone.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                removed => gone(removed).map_err(|error| cannot_remove(&folder, &error))?,
+            }
         }
         return report(command, &folder.display().to_string());
     }

@@ -12,7 +12,7 @@ const NAME: &str = "plumb-uninstall";
 pub(in crate::commands::install) fn uninstall(cluster: &Cluster<'_>) -> Value {
     let (install, options) = (cluster.install, cluster.options());
     let on_host = |path: &Path| Path::new(HOST).join(path.strip_prefix("/").unwrap_or(path));
-    let command = [
+    let mut command = vec![
         PLUMB.to_owned(),
         "uninstall".to_owned(),
         format!("--root={HOST}"),
@@ -20,6 +20,7 @@ pub(in crate::commands::install) fn uninstall(cluster: &Cluster<'_>) -> Value {
         format!("--cni-bin-dir={}", install.cni_bin_dir.display()),
         format!("--cni-conf-dir={}", install.cni_conf_dir.display()),
     ];
+    command.extend(options.force.then(|| "--force".to_owned()));
     let mut context = bare_root();
     context["capabilities"]["add"] = json!(["NET_ADMIN"]);
     let folders = [
@@ -53,7 +54,7 @@ pub(in crate::commands::install) fn uninstall(cluster: &Cluster<'_>) -> Value {
                     "hostNetwork": true,
                     "dnsPolicy": "Default",
                     "terminationGracePeriodSeconds": 5,
-                    "initContainers": [container("uninstall", command.to_vec())],
+                    "initContainers": [container("uninstall", command)],
                     "containers": [container("wait", wait)],
                     "volumes": folders.iter().map(|(name, path)| directory(name, path)).collect::<Vec<_>>(),
                 },
