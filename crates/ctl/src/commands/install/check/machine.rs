@@ -101,11 +101,11 @@ fn ipv6() -> Line {
     }
 }
 
-/// Hardware, and what stands for it on virtual machines.
+/// Hardware, and what stands for it on virtual machines and in containers that are nodes. Of veths, runtimes name those of pods so.
 fn is_uplink(link: &Link) -> bool {
-    link.up
-        && link.name != "lo"
-        && !matches!(link.kind.as_deref(), Some("veth" | "vxlan" | "bridge" | "ipip" | "dummy" | "tun"))
+    let is_of_pods = ["cali", "veth"].iter().any(|prefix| link.name.starts_with(prefix));
+    let is_made = matches!(link.kind.as_deref(), Some("vxlan" | "bridge" | "ipip" | "dummy" | "tun"));
+    link.up && link.name != "lo" && !is_of_pods && !is_made
 }
 
 fn mtu(links: &[Link], mode: Mode) -> Line {
@@ -212,7 +212,7 @@ fn network_configurations(folder: &Path) -> Line {
             format!("{} has {listed}", folder.display()),
             format!("container runtimes use {first} before {CONFLIST}: move it away to use Plumbline"),
         ),
-        Some(_) => Line::ok("CNI", format!("{listed} come after {CONFLIST}")),
+        Some(_) => Line::ok("CNI", format!("sorted after {CONFLIST}, so not used: {listed}")),
     }
 }
 
@@ -268,6 +268,10 @@ mod tests {
         assert_eq!(
             verdict(&[link("eth0", None, 1500), link("eth1", None, 9000)], Mode::Vxlan),
             Verdict::Warn
+        );
+        assert_eq!(
+            verdict(&[link("eth0", Some("veth"), 1500), link("docker0", Some("bridge"), 1400)], Mode::Vxlan),
+            Verdict::Ok
         );
         assert_eq!(verdict(&[link("eth0", None, 1300)], Mode::Direct), Verdict::Ok);
         assert_eq!(verdict(&[link("eth0", None, 1300)], Mode::Vxlan), Verdict::Warn);
