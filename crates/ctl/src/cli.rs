@@ -102,7 +102,7 @@ pub(crate) enum Command {
     Collect(doctor::Collect),
     Repair(repair::Repair),
     Lab(Lab),
-    Install(install::Install),
+    Install(Box<install::Install>),
     Uninstall(uninstall::Uninstall),
     Status(status::Status),
     Version(Version),

@@ -233,9 +233,13 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let _ = self.podman().args(["rm", "--force", "--all", "--time", "2"]).output();
-        for hierarchy in fs::read_dir(CGROUPS).into_iter().flatten().flatten() {
-            // Only where it was made, and only if nothing is in it.
-            let _ = fs::remove_dir(hierarchy.path().join(cgroup().trim_start_matches('/')));
+        // Only where it was made. The kernel removes none that has a process.
+        let hierarchies = fs::read_dir(CGROUPS).into_iter().flatten().flatten();
+        for own in hierarchies.map(|hierarchy| hierarchy.path().join(cgroup().trim_start_matches('/'))) {
+            for below in fs::read_dir(&own).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(below.path());
+            }
+            let _ = fs::remove_dir(own);
         }
     }
 }
