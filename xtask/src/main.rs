@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod demo;
 mod go_tools;
+mod image;
 mod kubernetes;
 mod metadata;
 mod packages;
@@ -23,6 +24,8 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
   build [PROGRAM…]                      the programs as they are released: static, in target/release
+  image [--programs DIR] [--out DIR]    a container image of the programs, as an OCI layout and a tar, and the list of
+                                        its parts; without a container daemon
   demo [--picture FILE]                 a three-node network on the embedded store: pods, traffic, the five
                                         outages found, explained and repaired; --picture draws a part of it as SVG
   test [--full] [--seed N] [FILTER…]    every kind of test; --full: the big counts. FILTER: a kind (tidy, unit,
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         "test" => test::run(rest),
         "build" => build::run(rest),
+        "image" => image::run(rest),
         "demo" => demo::run(rest),
         "tidy" => tidy::run(rest),
         "docs" => transcript::run(rest),

@@ -5,9 +5,12 @@ mod codes;
 pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod install_cluster;
 mod ipam;
 pub(crate) mod node;
 pub(crate) mod repair;
+pub(crate) mod status;
+pub(crate) mod uninstall;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -132,7 +135,9 @@ pub(crate) enum Command {
     Collect(doctor::Collect),
     Repair(repair::Repair),
     Lab(Lab),
-    Install(install::Install),
+    Install(Box<install::Install>),
+    Uninstall(uninstall::Uninstall),
+    Status(status::Status),
     Version(Version),
     Completion(Completion),
     #[command(name = "__complete", hide = true)]

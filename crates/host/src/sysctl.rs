@@ -3,7 +3,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use plan::{FORWARD_V4, Sysctl};
 
@@ -82,5 +83,27 @@ pub(crate) fn write(sysctl: &Sysctl) -> Result<(), HostError> {
 }
 
 fn file(path: &str) -> PathBuf {
-    PathBuf::from("/proc/sys").join(path)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| root(Path::new("/")));
+    ROOT.join(path)
+}
+
+/// In a container `/proc/sys` is read-only. So a pod mounts the node's `net` below `/host`: its settings are those of the namespace that the
+/// reader is in, wherever it is mounted.
+fn root(of: &Path) -> PathBuf {
+    let mounted = of.join("host/proc/sys");
+    if mounted.join("net/ipv4").is_dir() { mounted } else { of.join("proc/sys") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_pod_the_settings_are_where_the_pod_mounts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("host/proc/sys/net")).unwrap();
+        assert_eq!(root(folder.path()), folder.path().join("proc/sys"), "nothing is mounted there");
+        std::fs::create_dir(folder.path().join("host/proc/sys/net/ipv4")).unwrap();
+        assert_eq!(root(folder.path()), folder.path().join("host/proc/sys"));
+    }
 }

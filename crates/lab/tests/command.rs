@@ -63,6 +63,17 @@ impl Desk {
         assert!(errors.contains(message), "{errors}");
     }
 
+    /// What `plumb lab list` shows: the words of each line below the headings.
+    #[track_caller]
+    fn labs(&self) -> Vec<Vec<String>> {
+        let output = self.command(&["list"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("LAB "), "{text}");
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        text.lines().skip(1).map(words).collect()
+    }
+
     /// What is left on the machine under the lab's name.
     fn traces(&self) -> Vec<String> {
         let names = |folder: &str| {
@@ -129,10 +140,12 @@ fn a_lab_from_up_to_down() {
     let pinged = desk.done(&["ping"]);
     assert_eq!(pinged.lines().filter(|line| line.ends_with("   answered")).count(), 6, "{pinged}");
     desk.refused(&["partition", "node9"], 1, "has no node node9");
-    desk.done(&["partition", "node2"]);
+    let running = format!("{} 2 sqlite direct running", desk.name);
+    assert_eq!(desk.labs(), [running.split(' ').map(str::to_owned).collect::<Vec<_>>()]);
+    assert_eq!(desk.done(&["partition", "node2"]), "cut off from the other nodes: node2\n");
     let other = ["exec", "node1", "--", "ping", "-n", "-c", "1", "-W", "1", "172.30.0.2"];
     assert_eq!(desk.lab(&other).status.code(), Some(1), "node2 is cut off");
-    desk.done(&["heal"]);
+    assert!(desk.done(&["heal"]).ends_with("are connected\n"));
     desk.done(&other);
     let json: serde_json::Value = serde_json::from_str(&desk.done(&["status", "-o", "json"])).unwrap();
     assert_eq!(json["nodes"][0]["pods"].as_array().unwrap().len(), 2);

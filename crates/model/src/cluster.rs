@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{Kind, Resource};
+use crate::{Cidr, IpVersion, Kind, Resource};
 
 /// The one ClusterInformation there is.
 pub const CLUSTER_INFORMATION: &str = "default";
+
+/// On a Node: the version of the agent of ours that last started there.
+pub const AGENT_VERSION_ANNOTATION: &str = "plumbline.io/agent-version";
 
 /// Name, order and default action of the tiers that are always there.
 const TIERS: [(&str, u64, &str); 3] =
@@ -44,6 +47,67 @@ pub fn complete_cluster_information(information: &mut Resource, guid: impl FnOnc
         spec.insert("datastoreReady".to_owned(), true.into());
     }
     !has_guid || !has_ready
+}
+
+/// A pool that a cluster starts with, one of each IP version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultPool {
+    pub network: Cidr,
+    pub block_size: u64,
+    /// As pools call it: `Never`, `CrossSubnet` or `Always`.
+    pub vxlan_mode: &'static str,
+    pub ipip_mode: &'static str,
+    pub nat_outgoing: bool,
+    pub disable_bgp_export: bool,
+    pub node_selector: String,
+}
+
+impl DefaultPool {
+    /// Calico's defaults for a network: nothing encapsulated, and only IPv4 masqueraded.
+    pub fn of(network: Cidr) -> DefaultPool {
+        let is_v4 = network.version() == IpVersion::V4;
+        DefaultPool {
+            network,
+            block_size: if is_v4 { 26 } else { 122 },
+            vxlan_mode: "Never",
+            ipip_mode: "Never",
+            nat_outgoing: is_v4,
+            disable_bgp_export: false,
+            node_selector: "all()".to_owned(),
+        }
+    }
+
+    pub fn name(version: IpVersion) -> &'static str {
+        match version {
+            IpVersion::V4 => "default-ipv4-ippool",
+            IpVersion::V6 => "default-ipv6-ippool",
+        }
+    }
+
+    /// Without the metadata that storing gives it.
+    pub fn resource(&self) -> Resource {
+        let spec = json!({
+            "cidr": self.network.to_string(),
+            "blockSize": self.block_size,
+            "vxlanMode": self.vxlan_mode,
+            "ipipMode": self.ipip_mode,
+            "natOutgoing": self.nat_outgoing,
+            "disableBGPExport": self.disable_bgp_export,
+            "nodeSelector": self.node_selector,
+        });
+        let mut pool = resource(Kind::IpPool, DefaultPool::name(self.network.version()), spec);
+        pool.fill_defaults();
+        pool
+    }
+}
+
+/// The settings that every cluster has, without the metadata that storing gives them: no usage reports.
+pub fn basic_settings() -> [Resource; 2] {
+    let felix = json!({"reportingInterval": "0s", "logSeverityScreen": "Info"});
+    [
+        resource(Kind::FelixConfiguration, "default", felix),
+        resource(Kind::BgpConfiguration, "default", json!({})),
+    ]
 }
 
 fn resource(kind: Kind, name: &str, spec: Value) -> Resource {

@@ -1,7 +1,7 @@
 //! Records of the whole cluster: ClusterInformation, the tiers of policies, the default settings.
 
 use model::cluster::{
-    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, new_cluster_information,
+    CLUSTER_INFORMATION, basic_settings, basic_tiers, complete_cluster_information, new_cluster_information,
 };
 use model::ipam::IpamConfig;
 use model::{Key, Kind, Resource};
@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use super::{Environment, Failure, ensure, find, is_in_kubernetes, replace};
 
-const DEFAULT: &str = "default";
 /// What the type of a cluster says if its records are in Kubernetes.
 const KUBERNETES_TYPE: &str = "kdd";
 
@@ -59,14 +58,14 @@ pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
 
 /// Calico's defaults for a node that runs containers: no usage reports, and pods may reach their node.
 pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(), Failure> {
-    let felix = json!({"reportingInterval": "0s", "logSeverityScreen": "Info"});
-    ensure(store, resource(Kind::FelixConfiguration, DEFAULT, felix)).await?;
+    for settings in basic_settings() {
+        ensure(store, settings).await?;
+    }
     if !is_in_kubernetes(store) {
         // In Kubernetes, Calico's manifests set this for all nodes.
         let of_node = json!({"defaultEndpointToHostAction": "Return"});
         ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
     }
-    ensure(store, resource(Kind::BgpConfiguration, DEFAULT, json!({}))).await?;
     if store.get(&Key::IpamConfig).await?.is_none() {
         match store.create(Key::IpamConfig, IpamConfig::default().encode()).await {
             Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
@@ -96,11 +95,15 @@ mod tests {
     async fn what_is_missing_in_the_clusters_record_is_added_and_nothing_else_changes() {
         let store = MemoryStore::new();
         let store: &dyn Store = &store;
-        let key = Key::cluster(Kind::ClusterInformation, DEFAULT);
+        let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
         let spec = json!({"calicoVersion": "v3.30.0", "later": 9007199254740993u64});
-        store.create(key, resource(Kind::ClusterInformation, DEFAULT, spec).encode()).await.unwrap();
+        store
+            .create(key, resource(Kind::ClusterInformation, CLUSTER_INFORMATION, spec).encode())
+            .await
+            .unwrap();
         ensure_information(store, &|_| None).await.unwrap();
-        let (_, information) = find(store, Kind::ClusterInformation, DEFAULT).await.unwrap().unwrap();
+        let (_, information) =
+            find(store, Kind::ClusterInformation, CLUSTER_INFORMATION).await.unwrap().unwrap();
         assert_eq!(information.spec("datastoreReady"), Some(&json!(true)));
         assert_eq!(information.spec("later"), Some(&json!(9007199254740993u64)));
         assert_eq!(information.spec("clusterGUID").unwrap().as_str().unwrap().len(), 32);
@@ -119,9 +122,12 @@ mod tests {
     async fn a_lock_stays() {
         let store = MemoryStore::new();
         let store: &dyn Store = &store;
-        let key = Key::cluster(Kind::ClusterInformation, DEFAULT);
+        let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
         let spec = json!({"clusterGUID": "0", "datastoreReady": false});
-        store.create(key.clone(), resource(Kind::ClusterInformation, DEFAULT, spec).encode()).await.unwrap();
+        store
+            .create(key.clone(), resource(Kind::ClusterInformation, CLUSTER_INFORMATION, spec).encode())
+            .await
+            .unwrap();
         let before = store.get(&key).await.unwrap();
         ensure_information(store, &|_| None).await.unwrap();
         assert_eq!(store.get(&key).await.unwrap(), before);

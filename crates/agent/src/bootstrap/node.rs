@@ -1,6 +1,7 @@
 //! This node's own record: its name, its addresses, its AS number.
 
 use ipnet::IpNet;
+use model::cluster::AGENT_VERSION_ANNOTATION;
 use model::{IpVersion, Key, KeyRange, Kind, Resource};
 use plan::address::{Choice, OtherNode};
 use serde_json::json;
@@ -98,8 +99,11 @@ async fn other_nodes(store: &dyn Store, node: &str) -> Result<Vec<OtherNode>, Fa
     Ok(others)
 }
 
-/// Updates addresses, AS number and node reference, and keeps everything else.
+/// Updates version, addresses, AS number and node reference, and keeps everything else.
 fn describe(node: &mut Resource, found: &[IpNet], environment: Environment<'_>) -> Result<(), Failure> {
+    // `plumb status` counts the versions of a cluster by it.
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    node.metadata.annotations.insert(AGENT_VERSION_ANNOTATION.to_owned(), version);
     let number = environment("AS").map(|text| {
         text.parse::<u32>()
             .map_err(|_| Failure::Refused(format!("AS is {text:?}, which is not an AS number")))

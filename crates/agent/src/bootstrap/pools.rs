@@ -5,16 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use host::Host;
 use host::survey::Survey;
 use ipnet::IpNet;
-use model::{IpVersion, KeyRange, Kind, Resource};
-use serde_json::{Value, json};
+use model::cluster::DefaultPool;
+use model::{Cidr, IpVersion, KeyRange, Kind, Resource};
 use store::Store;
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{Environment, Failure};
-
-const V4_NAME: &str = "default-ipv4-ippool";
-const V6_NAME: &str = "default-ipv6-ippool";
 
 pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> Result<(), Failure> {
     if environment("NO_DEFAULT_POOLS").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -28,7 +25,7 @@ pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> R
     }
     let present = versions_present(store).await?;
     for pool in [v4, v6].into_iter().flatten() {
-        let is_v4 = pool.metadata.name == V4_NAME;
+        let is_v4 = pool.metadata.name == DefaultPool::name(IpVersion::V4);
         if !present.contains(&is_v4) {
             super::ensure(store, pool).await?;
         }
@@ -65,45 +62,34 @@ async fn versions_present(store: &dyn Store) -> Result<Vec<bool>, Failure> {
 fn v4_pool(environment: Environment<'_>) -> Result<Option<Resource>, Failure> {
     let default = || free_network(&own_addresses()).to_string();
     let Some(network) = network(environment, "CALICO_IPV4POOL_CIDR", true, default)? else { return Ok(None) };
-    let mut pool = pool(environment, "CALICO_IPV4POOL", V4_NAME, network, 26, true)?;
-    let mode = mode(environment, "CALICO_IPV4POOL_IPIP")?;
-    pool.spec_mut().insert("ipipMode".to_owned(), mode.into());
-    Ok(Some(pool))
+    let ipip_mode = mode(environment, "CALICO_IPV4POOL_IPIP")?;
+    pool(environment, "CALICO_IPV4POOL", DefaultPool { ipip_mode, ..DefaultPool::of(network) }).map(Some)
 }
 
 fn v6_pool(environment: Environment<'_>) -> Result<Option<Resource>, Failure> {
     let Some(network) = network(environment, "CALICO_IPV6POOL_CIDR", false, unique_local)? else {
         return Ok(None);
     };
-    pool(environment, "CALICO_IPV6POOL", V6_NAME, network, 122, false).map(Some)
+    pool(environment, "CALICO_IPV6POOL", DefaultPool::of(network)).map(Some)
 }
 
-fn pool(
-    environment: Environment<'_>,
-    prefix: &str,
-    name: &str,
-    network: IpNet,
-    block_size: u64,
-    nat: bool,
-) -> Result<Resource, Failure> {
+fn pool(environment: Environment<'_>, prefix: &str, default: DefaultPool) -> Result<Resource, Failure> {
     let block_size = match environment(&format!("{prefix}_BLOCK_SIZE")) {
-        None => block_size,
+        None => default.block_size,
         Some(text) => {
             text.parse().map_err(|_| wrong(&format!("{prefix}_BLOCK_SIZE"), &text, "a prefix length"))?
         }
     };
-    let spec = json!({
-        "cidr": network.trunc().to_string(),
-        "blockSize": block_size,
-        "vxlanMode": mode(environment, &format!("{prefix}_VXLAN"))?,
-        "ipipMode": "Never",
-        "natOutgoing": flag(environment, &format!("{prefix}_NAT_OUTGOING"), nat)?,
-        "disableBGPExport": flag(environment, &format!("{prefix}_DISABLE_BGP_EXPORT"), false)?,
-        "nodeSelector": environment(&format!("{prefix}_NODE_SELECTOR")).unwrap_or_else(|| "all()".to_owned()),
-    });
-    let mut pool = Resource::new(Kind::IpPool, name);
-    pool.body.insert("spec".to_owned(), spec);
-    pool.fill_defaults();
+    let flag = |name: &str, default| flag(environment, &format!("{prefix}_{name}"), default);
+    let pool = DefaultPool {
+        block_size,
+        vxlan_mode: mode(environment, &format!("{prefix}_VXLAN"))?,
+        nat_outgoing: flag("NAT_OUTGOING", default.nat_outgoing)?,
+        disable_bgp_export: flag("DISABLE_BGP_EXPORT", default.disable_bgp_export)?,
+        node_selector: environment(&format!("{prefix}_NODE_SELECTOR")).unwrap_or(default.node_selector),
+        ..default
+    };
+    let pool = pool.resource();
     if let Some(violation) = model::validate::validate(&pool).first() {
         return Err(Failure::Refused(format!(
             "the settings {prefix}_* do not make a valid pool: {violation}"
@@ -118,13 +104,13 @@ fn network(
     variable: &str,
     is_v4: bool,
     default: impl FnOnce() -> String,
-) -> Result<Option<IpNet>, Failure> {
+) -> Result<Option<Cidr>, Failure> {
     let text = environment(variable).unwrap_or_else(default);
     if text == "none" {
         return Ok(None);
     }
-    let network: Option<IpNet> = text.parse().ok();
-    let network = network.filter(|network| network.addr().is_ipv4() == is_v4);
+    let network = Cidr::parse_masked(&text).ok();
+    let network = network.filter(|network| network.network().is_ipv4() == is_v4);
     let wanted = if is_v4 { "an IPv4 network" } else { "an IPv6 network" };
     network.map(Some).ok_or_else(|| wrong(variable, &text, wanted))
 }
@@ -139,11 +125,11 @@ fn mode(environment: Environment<'_>, variable: &str) -> Result<&'static str, Fa
     }
 }
 
-fn flag(environment: Environment<'_>, variable: &str, default: bool) -> Result<Value, Failure> {
+fn flag(environment: Environment<'_>, variable: &str, default: bool) -> Result<bool, Failure> {
     match environment(variable) {
-        None => Ok(default.into()),
-        Some(text) if text.eq_ignore_ascii_case("true") || text == "1" => Ok(true.into()),
-        Some(text) if text.eq_ignore_ascii_case("false") || text == "0" => Ok(false.into()),
+        None => Ok(default),
+        Some(text) if text.eq_ignore_ascii_case("true") || text == "1" => Ok(true),
+        Some(text) if text.eq_ignore_ascii_case("false") || text == "0" => Ok(false),
         Some(text) => Err(wrong(variable, &text, "true or false")),
     }
 }
@@ -187,6 +173,8 @@ fn unique_local() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

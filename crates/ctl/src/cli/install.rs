@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+use model::IpVersion;
 use model::kube::Layout;
+
+use super::install_cluster::{ClusterOptions, Mode};
+use super::status::Format;
 
 /// Installs Plumbline on this node: binaries, CNI configuration, systemd unit; or prints manifests for Kubernetes
 ///
@@ -14,9 +18,13 @@ use model::kube::Layout;
 /// read. plumb on this node uses the same settings unless a configuration file or the environment chooses a store.
 ///
 /// With --print or --crds nothing is installed on this node. They print manifests for `kubectl apply -f -`: the
-/// definitions of Calico's kinds, admission policies, and accounts and roles. A DaemonSet for the agents is not printed yet.
+/// definitions of Calico's kinds, admission policies, accounts and roles, the DaemonSet of the agents and the Deployment of
+/// the controllers.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Install {
+    #[command(subcommand)]
+    pub(crate) command: Option<InstallCommand>,
     /// Show what would be done, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -49,7 +57,19 @@ pub(crate) struct Install {
     /// docs/kubernetes.md
     #[arg(long, conflicts_with_all = ["print", "crds"])]
     pub(crate) one_shot_kubeconfig: bool,
-    /// Print manifests for Kubernetes: crds, admission, rbac, or several of them with commas [default: all]
+    /// Install what a node needs whose agent runs in a pod: plugins and network configuration. The init container of the
+    /// DaemonSet does this, with the node's root at --root
+    #[arg(long, conflicts_with_all = ["print", "crds", "one_shot_kubeconfig"])]
+    pub(crate) node: bool,
+    /// With --node: directory of the plugins portmap, bandwidth and loopback, for nodes that lack them
+    #[arg(long, value_name = "DIR", requires = "node")]
+    pub(crate) standard_plugins: Option<PathBuf>,
+    /// With --node: versions of addresses that pods get
+    #[arg(long, value_name = "VERSION", value_enum, value_delimiter = ',', requires = "node")]
+    #[arg(default_value = "ipv4")]
+    pub(crate) ip_versions: Vec<Family>,
+    /// Print manifests for Kubernetes: crds, namespace, admission, rbac, daemonset, controller, or several of them with
+    /// commas [default: these]. By name only: settings, uninstall
     #[arg(long, value_name = "PART", value_enum, num_args = 0.., value_delimiter = ',', require_equals = true)]
     #[arg(help_heading = "Kubernetes", hide_possible_values = true, conflicts_with = "crds")]
     pub(crate) print: Option<Vec<Part>>,
@@ -64,10 +84,61 @@ pub(crate) struct Install {
     /// crd.projectcalico.org/v1; with --apply, what the cluster uses]
     #[arg(long, value_name = "GROUP", help_heading = "Kubernetes", value_parser = parse_api_group)]
     pub(crate) api_group: Option<Layout>,
-    /// Namespace of the service accounts
+    /// Namespace of the accounts and workloads
     #[arg(long, value_name = "NAMESPACE", help_heading = "Kubernetes", value_parser = parse_namespace)]
     #[arg(default_value = model::kube::access::NAMESPACE)]
     pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterOptions,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum InstallCommand {
+    Check(Check),
+}
+
+/// Checks this machine, and the cluster if the store is Kubernetes, before an installation
+///
+/// Each line says ok, warn or fail, what was found, and what to do. Nothing is changed. Exit code 1 if a line says fail.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Check {
+    /// How packets will reach other nodes
+    #[arg(long, value_enum, default_value_t = Mode::Vxlan)]
+    pub(crate) mode: Mode,
+    /// Directory where the container runtime finds network configurations
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub(crate) cni_conf_dir: PathBuf,
+    /// Socket of the container runtime [default: the first of the usual ones that exists]
+    #[arg(long, value_name = "SOCKET", env = "CONTAINER_RUNTIME_ENDPOINT")]
+    pub(crate) cri_socket: Option<String>,
+    /// Check the cluster only: this machine will be no node
+    #[arg(long)]
+    pub(crate) cluster_only: bool,
+    /// text or json
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    pub(crate) output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Family {
+    Ipv4,
+    Ipv6,
+}
+
+impl Family {
+    pub(crate) fn of(version: IpVersion) -> Family {
+        match version {
+            IpVersion::V4 => Family::Ipv4,
+            IpVersion::V6 => Family::Ipv6,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        }
+    }
 }
 
 /// What `--print` can print.
@@ -79,6 +150,16 @@ pub(crate) enum Part {
     Admission,
     /// Accounts, roles and bindings
     Rbac,
+    /// The namespace, unless it is one of Kubernetes' own
+    Namespace,
+    /// The agents
+    Daemonset,
+    /// The controllers
+    Controller,
+    /// The records that the agents would create otherwise: pools and settings
+    Settings,
+    /// A DaemonSet that removes everything from the nodes
+    Uninstall,
 }
 
 fn parse_api_group(text: &str) -> Result<Layout, String> {
@@ -89,9 +170,14 @@ fn parse_api_group(text: &str) -> Result<Layout, String> {
 
 /// It becomes part of an expression in a policy.
 fn parse_namespace(text: &str) -> Result<String, String> {
+    parse_name(text).map_err(|_| "not a valid name of a namespace".to_owned())
+}
+
+/// A name that every kind of object may have.
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     let has_ends = !text.starts_with('-') && !text.ends_with('-');
-    let is_namespace = !text.is_empty() && text.len() <= 63 && is_plain && has_ends;
-    is_namespace.then(|| text.to_owned()).ok_or_else(|| "not a valid name of a namespace".to_owned())
+    let is_name = !text.is_empty() && text.len() <= 63 && is_plain && has_ends;
+    is_name.then(|| text.to_owned()).ok_or_else(|| "expected lower case letters, digits and -".to_owned())
 }

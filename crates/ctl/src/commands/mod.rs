@@ -17,6 +17,8 @@ mod label;
 mod node;
 mod patch;
 mod repair;
+mod status;
+mod uninstall;
 mod version;
 
 use crate::cli::{Cli, Command};
@@ -44,6 +46,8 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Repair(repair) => repair::run(global, repair).await,
         Command::Lab(lab) => lab::run(&lab.words),
         Command::Install(install) => install::run(global, install).await,
+        Command::Uninstall(uninstall) => uninstall::run(uninstall).await,
+        Command::Status(status) => status::run(global, status).await,
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),
     }

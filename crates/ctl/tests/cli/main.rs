@@ -10,6 +10,7 @@
 //! * `places`: stores that cannot be reached, read or written.
 //! * `records`: records that others made.
 //! * `repair`: plans, what becomes of them when they are killed, and undo.
+//! * `status`: does the network work?
 //! * `together`: several operators at once.
 
 mod across_records;
@@ -23,5 +24,6 @@ mod places;
 mod records;
 mod repair;
 mod shell;
+mod status;
 mod together;
 mod transcripts;

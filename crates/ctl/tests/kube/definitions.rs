@@ -51,9 +51,12 @@ fn manifests_are_printed_for_either_group() {
     );
 
     let all = printed(&[], &["--print"]);
-    let parts = ["crds", "admission", "rbac"].map(|part| printed(&[], &[&format!("--print={part}")]));
+    let parts = ["crds", "admission", "rbac", "daemonset", "controller"];
+    let parts = parts.map(|part| printed(&[], &[&format!("--print={part}")]));
     assert_eq!(all, parts.concat());
-    assert_eq!(printed(&[], &["--print=rbac,admission", "--namespace", "kube-system"]), parts[1..].concat());
+    assert_eq!(printed(&[], &["--print=rbac,admission", "--namespace", "kube-system"]), parts[1..3].concat());
+    assert_eq!(printed(&[], &["--print=namespace"]), "", "kube-system is there");
+    assert!(printed(&[], &["--print=namespace", "--namespace", "net"]).contains("name: net\n"));
     let elsewhere = printed(&[], &["--print=rbac,admission", "--namespace", "net"]);
     assert!(elsewhere.contains("system:serviceaccount:net:plumb-node") && !elsewhere.contains("kube-system"));
 }

@@ -7,3 +7,4 @@ mod fixture;
 mod networks;
 mod operators;
 mod refused;
+mod workloads;

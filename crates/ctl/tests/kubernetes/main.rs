@@ -4,6 +4,7 @@
 //! * `doctor`: what `plumb doctor` and `collect` see of Kubernetes, and what they may not.
 //! * `ipam`: address management, where records are written one by one.
 //! * `records`: Calico's records, and those that are views of Kubernetes' objects.
+//! * `status`: whether the network works, and what an installation would meet.
 //! * `refused`: rights that are missing, and a kubeconfig that cannot be read.
 
 #[path = "../cli/harness.rs"]
@@ -20,3 +21,4 @@ mod doctor;
 mod ipam;
 mod records;
 mod refused;
+mod status;

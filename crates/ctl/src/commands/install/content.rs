@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use model::settings::{AGENT_CAPABILITIES, Carried, SETTINGS, Setting, SettingGroup, quote_setting};
 use serde_json::{Value, json};
 
+use crate::cli::install::Family;
 use crate::failure::Failure;
 
 const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
@@ -19,9 +20,25 @@ pub(super) enum Access {
     Kubeconfig(PathBuf),
 }
 
-/// Our plugin, then those that are customary after it, where the node has them.
-pub(super) fn conflist(cni_bin: &Path, access: &Access) -> String {
+/// What the network configuration says of addresses and packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodNetwork {
+    /// Versions of the addresses that a pod gets; none for the plugin's default.
+    pub(super) versions: Vec<Family>,
+    pub(super) mtu: Option<u32>,
+}
+
+/// Our plugin, then those that are customary after it and `has_plugin`.
+pub(super) fn conflist(network: &PodNetwork, access: &Access, has_plugin: &dyn Fn(&str) -> bool) -> String {
     let mut plugin = json!({"type": "plumb-cni", "log_level": "info", "ipam": {"type": "plumb-ipam"}});
+    if !network.versions.is_empty() {
+        for (key, version) in [("assign_ipv4", Family::Ipv4), ("assign_ipv6", Family::Ipv6)] {
+            plugin["ipam"][key] = json!(network.versions.contains(&version).to_string());
+        }
+    }
+    if let Some(mtu) = network.mtu {
+        plugin["mtu"] = json!(mtu);
+    }
     match access {
         Access::Agent => plugin["agent_socket"] = json!(AGENT_SOCKET),
         Access::Kubeconfig(path) => {
@@ -34,7 +51,7 @@ pub(super) fn conflist(cni_bin: &Path, access: &Access) -> String {
         json!({"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}),
         json!({"type": "bandwidth", "capabilities": {"bandwidth": true}}),
     ];
-    let is_there = |plugin: &Value| plugin["type"].as_str().is_some_and(|name| cni_bin.join(name).is_file());
+    let is_there = |plugin: &Value| plugin["type"].as_str().is_some_and(has_plugin);
     plugins.extend(customary.into_iter().filter(is_there));
     // Older containerds call plugins of version 1.1.0 and then refuse their answers.
     let list = json!({"cniVersion": "1.0.0", "name": "k8s-pod-network", "plugins": plugins});
@@ -124,17 +141,37 @@ fn refused(name: &str, why: &str) -> Failure {
 mod tests {
     use super::*;
 
+    fn plugins(network: &PodNetwork, there: &[&str]) -> Vec<Value> {
+        let text = conflist(network, &Access::Agent, &|name| there.contains(&name));
+        let list: Value = serde_json::from_str(&text).unwrap();
+        list["plugins"].as_array().unwrap().clone()
+    }
+
     #[test]
     fn a_chain_names_only_plugins_that_are_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let types = || {
-            let list: Value = serde_json::from_str(&conflist(folder.path(), &Access::Agent)).unwrap();
-            let plugins = list["plugins"].as_array().unwrap().iter();
-            plugins.map(|plugin| plugin["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let types = |there: &[&str]| {
+            let plugins = plugins(&PodNetwork::default(), there);
+            plugins.iter().map(|plugin| plugin["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(types(), ["plumb-cni"]);
-        std::fs::write(folder.path().join("portmap"), "").unwrap();
-        assert_eq!(types(), ["plumb-cni", "portmap"]);
+        assert_eq!(types(&[]), ["plumb-cni"]);
+        assert_eq!(types(&["portmap"]), ["plumb-cni", "portmap"]);
+        assert_eq!(types(&["bandwidth", "portmap", "loopback"]), ["plumb-cni", "portmap", "bandwidth"]);
+    }
+
+    #[test]
+    fn a_configuration_says_which_addresses_pods_get() {
+        let plugin = |versions: &[Family], mtu| {
+            plugins(&PodNetwork { versions: versions.to_vec(), mtu }, &[]).remove(0)
+        };
+        assert_eq!(plugin(&[], None)["ipam"], json!({"type": "plumb-ipam"}));
+        let both = plugin(&[Family::Ipv4, Family::Ipv6], Some(1400));
+        assert_eq!(
+            (&both["ipam"]["assign_ipv4"], &both["ipam"]["assign_ipv6"]),
+            (&json!("true"), &json!("true"))
+        );
+        assert_eq!(both["mtu"], 1400);
+        let six = plugin(&[Family::Ipv6], None);
+        assert_eq!((&six["ipam"]["assign_ipv4"], six.get("mtu")), (&json!("false"), None));
     }
 
     fn read(variables: &[(&str, &str)]) -> Result<AgentSettings, Failure> {

@@ -3,41 +3,51 @@
 //! First everything is laid out as a list of files, then the list is compared with what is there and carried out.
 
 mod agent_settings;
+mod check;
 mod content;
 mod credential;
 mod definitions;
 mod files;
 mod manifests;
+mod pod;
+mod standard;
+mod workloads;
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::cli::Global;
-use crate::cli::install::{Install, Part};
+use crate::cli::install::{Install, InstallCommand, Part};
 use crate::connect;
 use crate::failure::{Failure, Failures};
 
-use content::{Access, AgentSettings};
+use content::{Access, AgentSettings, PodNetwork};
 use files::{Content, Existing, Item, Outcome};
 use model::settings::SETTINGS_FILE;
 use store::StoreConfig;
 use store::kube::KubeConfig;
 
-const PLUGIN: &str = "plumb-cni";
+pub(super) use standard::Standard;
+
+pub(super) const PLUGIN: &str = "plumb-cni";
 /// The same program under another name is the plugin for addresses.
-const PLUGIN_LINK: &str = "plumb-ipam";
-const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
-const CONFLIST: &str = "10-plumb.conflist";
-const UNIT: &str = "plumbd.service";
+pub(super) const PLUGIN_LINK: &str = "plumb-ipam";
+pub(super) const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
+pub(super) const CONFLIST: &str = "10-plumb.conflist";
+pub(super) const UNIT: &str = "plumbd.service";
 /// No runtime takes it for a network configuration.
-const KUBECONFIG: &str = "plumb-kubeconfig";
+pub(super) const KUBECONFIG: &str = "plumb-kubeconfig";
 
 pub(super) async fn run(global: &Global, command: &Install) -> Result<(), Failures> {
+    if let Some(InstallCommand::Check(check)) = &command.command {
+        return check::run(global, check).await;
+    }
     match &command.print {
         _ if command.crds && command.apply => definitions::apply(global, command).await,
         _ if command.crds => manifests::print(command, &[Part::Crds]),
         Some(parts) => manifests::print(command, parts),
+        None if command.node => pod::run(command),
         None => on_this_node(global, command),
     }
 }
@@ -48,12 +58,7 @@ fn on_this_node(global: &Global, command: &Install) -> Result<(), Failures> {
     let kubeconfig = if command.one_shot_kubeconfig { Some(one_shot_kubeconfig(global)?) } else { None };
     let warning = kubeconfig.as_deref().and_then(credential::warning);
     let items = items(command, &source, &settings, kubeconfig)?;
-    let mut out = std::io::stdout().lock();
-    for item in &items {
-        let outcome = if command.dry_run { item.compare()? } else { item.put_in_place()? };
-        writeln!(out, "{} {}", outcome.word(command.dry_run), item.path.display()).map_err(Failure::from)?;
-    }
-    drop(out);
+    put_in_place(&items, command.dry_run)?;
     if let Some(warning) = warning {
         tell(&warning);
     }
@@ -61,6 +66,16 @@ fn on_this_node(global: &Global, command: &Install) -> Result<(), Failures> {
     say_which_configuration_counts(command)?;
     if !command.dry_run && command.root == Path::new("/") {
         tell("next: systemctl daemon-reload && systemctl enable --now plumbd");
+    }
+    Ok(())
+}
+
+/// In their order, each told.
+fn put_in_place(items: &[Item], is_dry_run: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for item in items {
+        let outcome = if is_dry_run { item.compare()? } else { item.put_in_place()? };
+        writeln!(out, "{} {}", outcome.word(is_dry_run), item.path.display())?;
     }
     Ok(())
 }
@@ -110,7 +125,8 @@ fn items(
         items.push(Item::new(at(&command.cni_conf_dir, KUBECONFIG), 0o600, Content::Text(text.into_bytes())));
     }
     // Last: from then on the runtime makes use of the rest.
-    let conflist = content::conflist(&below(&command.root, &command.cni_bin_dir), &access);
+    let network = PodNetwork { versions: Vec::new(), mtu: command.cluster.mtu };
+    let conflist = content::conflist(&network, &access, &|name| at(&command.cni_bin_dir, name).is_file());
     let conflist =
         Item::new(at(&command.cni_conf_dir, CONFLIST), 0o600, Content::Text(conflist.into_bytes()));
     items.push(conflist.or_kept(Existing::kept_unless(command.replace_config)));
@@ -120,12 +136,7 @@ fn items(
 /// Runtimes take the first configuration in the order of names; it may be somebody else's.
 fn say_which_configuration_counts(command: &Install) -> Result<(), Failure> {
     let folder = below(&command.root, &command.cni_conf_dir);
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_configuration =
-        |name: &String| [".conflist", ".conf", ".json"].iter().any(|ending| name.ends_with(ending));
-    let mut others: Vec<String> = names.filter(is_configuration).filter(|name| name != CONFLIST).collect();
-    others.sort();
+    let others = configurations(&folder);
     for other in &others {
         tell(&format!("kept another plugin's network configuration: {}", folder.join(other).display()));
     }
@@ -137,10 +148,22 @@ fn say_which_configuration_counts(command: &Install) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Network configurations of others, in the order in which runtimes take them.
+fn configurations(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_configuration =
+        |name: &String| [".conflist", ".conf", ".json"].iter().any(|ending| name.ends_with(ending));
+    let mut others: Vec<String> = names.filter(is_configuration).filter(|name| name != CONFLIST).collect();
+    others.sort();
+    others
+}
+
 fn source(command: &Install) -> Result<PathBuf, Failure> {
     let beside = || std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
     let folder = command.bin_dir.clone().or_else(beside).unwrap_or_default();
-    match PROGRAMS.iter().chain([&PLUGIN]).find(|name| !folder.join(name).is_file()) {
+    let programs = PROGRAMS.iter().filter(|_| !command.node);
+    match programs.chain([&PLUGIN]).find(|name| !folder.join(name).is_file()) {
         None => Ok(folder),
         Some(missing) => Err(Failure::new(format!("{missing} is missing in {}", folder.display()))
             .hint("use --bin-dir to name the directory that contains plumb, plumbd and plumb-cni")),
@@ -152,11 +175,11 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// A path of the installed system, seen from here.
-fn below(root: &Path, path: &Path) -> PathBuf {
+pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn tell(line: &str) {
+pub(super) fn tell(line: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

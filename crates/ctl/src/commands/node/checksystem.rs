@@ -68,6 +68,33 @@ const PARTS: [Part; 8] = [
     },
 ];
 
+/// What the running kernel is, and which parts it has.
+pub(in crate::commands) struct Kernel {
+    pub(in crate::commands) release: String,
+    pub(in crate::commands) is_new_enough: bool,
+    /// Modules that it lacks: those without which there is no network at all, and others with what cannot be had then.
+    pub(in crate::commands) missing: Vec<(&'static str, Option<&'static str>)>,
+}
+
+/// The oldest kernel that will do.
+pub(in crate::commands) fn oldest_kernel() -> String {
+    format!("{}.{}", VERSION_MIN.0, VERSION_MIN.1)
+}
+
+/// Whether a kernel is new enough, by what `uname -r` says.
+pub(in crate::commands) fn is_new_enough(release: &str) -> bool {
+    version(release).is_some_and(|version| version >= VERSION_MIN)
+}
+
+pub(in crate::commands) fn running_kernel() -> Result<Kernel, Failure> {
+    let release = read("/proc/sys/kernel/osrelease")?;
+    let config = std::fs::read_to_string(format!("/boot/config-{release}")).unwrap_or_default();
+    let known = Known::here(&release, config);
+    let missing = PARTS.iter().filter(|part| !known.has(part) && !works(part.probe));
+    let missing = missing.map(|part| (part.module, part.without)).collect();
+    Ok(Kernel { is_new_enough: is_new_enough(&release), release, missing })
+}
+
 pub(super) fn run(wanted: &Checksystem) -> Result<(), Failures> {
     let release = read("/proc/sys/kernel/osrelease")?;
     let config = match &wanted.kernel_config {
@@ -77,7 +104,7 @@ pub(super) fn run(wanted: &Checksystem) -> Result<(), Failures> {
     let known = Known::here(&release, config);
     let mut out = io::stdout().lock();
     writeln!(out, "Checking kernel version...")?;
-    let is_new = version(&release).is_some_and(|version| version >= VERSION_MIN);
+    let is_new = is_new_enough(&release);
     line(&mut out, &release, if is_new { "OK" } else { "FAIL" })?;
     writeln!(out, "Checking kernel modules...")?;
     let mut missing = Vec::new();
@@ -101,7 +128,7 @@ pub(super) fn run(wanted: &Checksystem) -> Result<(), Failures> {
     let mut reasons: Vec<String> =
         missing.iter().map(|module| format!("the kernel has no {module}")).collect();
     if !is_new {
-        reasons.insert(0, format!("the kernel {release} is older than {}.{}", VERSION_MIN.0, VERSION_MIN.1));
+        reasons.insert(0, format!("the kernel {release} is older than {}", oldest_kernel()));
     }
     Err(Failure::new(format!("this machine cannot run a pod network: {}", reasons.join(", "))).into())
 }

@@ -1,6 +1,6 @@
 //! `plumb node`: one node at a time.
 
-mod checksystem;
+pub(super) mod checksystem;
 mod recorded;
 mod status;
 mod tables;

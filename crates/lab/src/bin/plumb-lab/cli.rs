@@ -35,6 +35,9 @@ pub(crate) struct Lab {
 pub(crate) enum LabCommand {
     Up(Up),
     Down(Down),
+    /// Lists the labs of this machine, whole or not
+    #[command(after_help = "Examples:\n  plumb lab list\n  plumb lab list -o json")]
+    List(List),
     /// Shows the nodes, agents and pods of a lab; exit code 1 if something that should run does not run
     #[command(after_help = "Examples:\n  plumb lab status\n  plumb lab status -o json")]
     Status(Shown),
@@ -132,6 +135,13 @@ pub(crate) struct Down {
     /// Remove every lab on this machine
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
+}
+
+/// How to show all labs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct List {
+    #[arg(short, long, value_enum, default_value_t = LabOutput::Text)]
+    pub(crate) output: LabOutput,
 }
 
 /// Which lab to look at, and how to show it.

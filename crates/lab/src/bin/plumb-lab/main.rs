@@ -36,6 +36,7 @@ fn work(command: LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Up(command) => up(command),
         LabCommand::Down(command) => down(&command),
+        LabCommand::List(command) => show::list(command.output),
         LabCommand::Status(command) => show::status(&open(&command.which.name)?, command.output),
         LabCommand::Ping(command) => ping::run(&open(&command.which.name)?, command.output),
         LabCommand::Pod(PodCommand::Add(pods)) => pod_add(&pods),
@@ -43,9 +44,13 @@ fn work(command: LabCommand) -> Result<(), Failure> {
         LabCommand::Exec(command) => exec(&command),
         LabCommand::Partition(command) => {
             let nodes: Vec<&str> = command.nodes.iter().map(String::as_str).collect();
-            Ok(open(&command.which.name)?.partition(&nodes)?)
+            open(&command.which.name)?.partition(&nodes)?;
+            Ok(writeln!(std::io::stdout(), "cut off from the other nodes: {}", nodes.join(", "))?)
         }
-        LabCommand::Heal(which) => Ok(open(&which.name)?.heal()?),
+        LabCommand::Heal(which) => {
+            open(&which.name)?.heal()?;
+            Ok(writeln!(std::io::stdout(), "all nodes of lab {} are connected", which.name)?)
+        }
         LabCommand::Replay(command) => replay::run(&command),
         LabCommand::Node(command) => Ok(lab::node_init::run(&command.which.name, &command.node)?),
         LabCommand::Kubelet(command) => {
@@ -102,6 +107,9 @@ fn pod_del(command: &PodsOnNode) -> Result<(), Failure> {
     let cluster = open(&command.which.name)?;
     let pods = command.pods.clone();
     cluster.kubelet(&command.node, &KubeletRequest::Delete { pods, waits: true })?;
+    for pod in &command.pods {
+        writeln!(std::io::stdout(), "pod {pod} on {} is gone, and its addresses are released", command.node)?;
+    }
     Ok(())
 }
 

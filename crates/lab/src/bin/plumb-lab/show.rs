@@ -11,6 +11,55 @@ use crate::failure::Failure;
 /// Said wherever somebody might expect otherwise.
 pub(super) const NO_ROUTES: &str = "note: without agents there are no routes between nodes; pods reach only their own node and the pods on it";
 
+/// A lab in one line.
+#[derive(serde::Serialize)]
+struct LabInBrief {
+    name: String,
+    nodes: usize,
+    /// `None` for a lab that was only partly created.
+    store: Option<lab::cluster::StoreKind>,
+    mode: Option<lab::cluster::Mode>,
+    state: &'static str,
+}
+
+impl LabInBrief {
+    fn new(name: &lab::cluster::LabName) -> LabInBrief {
+        match Cluster::open(name) {
+            Err(_) => LabInBrief {
+                name: name.to_string(),
+                nodes: 0,
+                store: None,
+                mode: None,
+                state: "partly created",
+            },
+            Ok(cluster) => {
+                let description = cluster.description();
+                let state = if cluster.status().is_healthy() { "running" } else { "parts do not run" };
+                let (store, mode) = (Some(description.store), Some(description.mode));
+                LabInBrief { name: name.to_string(), nodes: description.nodes.len(), store, mode, state }
+            }
+        }
+    }
+}
+
+pub(super) fn list(output: LabOutput) -> Result<(), Failure> {
+    let labs: Vec<LabInBrief> = lab::cluster::labs().iter().map(LabInBrief::new).collect();
+    if output == LabOutput::Json {
+        return print_json(&labs);
+    }
+    let mut rows = vec![["LAB", "NODES", "STORE", "MODE", "STATE"].map(str::to_owned)];
+    rows.extend(labs.iter().map(|lab| {
+        let [store, mode] = [word(&lab.store), word(&lab.mode)];
+        [lab.name.clone(), lab.nodes.to_string(), store, mode, lab.state.to_owned()]
+    }));
+    print_table(&mut std::io::stdout().lock(), &rows)
+}
+
+/// As JSON writes it.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}
+
 pub(super) fn status(cluster: &Cluster, output: LabOutput) -> Result<(), Failure> {
     let status = cluster.status();
     match output {
