@@ -23,6 +23,7 @@ pub mod cidr;
 pub mod cluster;
 mod defaults;
 pub mod device;
+mod duration;
 mod endpoint;
 mod finding_code;
 mod handle_id;
@@ -52,6 +53,7 @@ pub mod yaml;
 pub use agent_mode::AgentMode;
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};
+pub use duration::{parse_duration, parse_go_duration};
 pub use endpoint::{
     EndpointSpec, as_attached, endpoint_networks, endpoint_spec, is_detached, is_same_attachment,
 };

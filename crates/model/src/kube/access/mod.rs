@@ -14,6 +14,10 @@ pub use roles::{Role, Rule, accounts_and_roles, roles};
 pub const NAMESPACE: &str = "kube-system";
 /// The account of the agents.
 pub const NODE_ACCOUNT: &str = "plumb-node";
+/// The account of the controller.
+pub const CONTROLLER_ACCOUNT: &str = "plumb-controller";
+/// The Lease of the controller's election.
+pub const CONTROLLER_LEASE: &str = "plumb-controller";
 /// The group of agents that have a client certificate instead of an account's token.
 pub const NODES_GROUP: &str = "plumb:nodes";
 /// Such an agent's user name is this and its node's name.
