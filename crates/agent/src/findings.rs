@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 use wire::Reply;
 
 use crate::endpoints::LocalEndpoint;
-use crate::health::Condition;
+use crate::health::{Condition, Pages as _};
 use crate::journal::Entry;
 use crate::services::Agent;
 

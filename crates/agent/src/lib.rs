@@ -1,5 +1,5 @@
 //! `plumbd`, the program on every node: the node's agent (`plumbd node`), and the one-shot that serves a single CNI call without an
-//! agent (`plumbd cni`).
+//! agent (`plumbd cni`). It also has the cluster's controller (`plumbd controller`), which is a crate of its own.
 //!
 //! A library so that tests and the fuzz target link the same code. It offers only what they and `main` call: the compiler still finds what
 //! nobody uses.
@@ -18,7 +18,6 @@ mod felix;
 mod files;
 mod findings;
 mod fixes;
-mod follow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod guard;
@@ -45,7 +44,9 @@ mod witness;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use controller::ControllerArguments;
 use node::NodeArguments;
+use store::follow;
 use wire::Role;
 
 /// The part of Plumbline that runs on every node.
@@ -75,6 +76,12 @@ enum Command {
     /// when it stops.
     #[command(after_help = NODE_EXAMPLES)]
     Node(Box<NodeArguments>),
+    /// Run a controller of the cluster: removes addresses, handles, affinities and blocks that have no owner.
+    ///
+    /// Any number of replicas may run: one leads, and the others stand by. The environment selects the store, as for `plumbd node`. Whatever is
+    /// removed was found without an owner in two observations, and `plumb repair undo` restores it.
+    #[command(after_help = CONTROLLER_EXAMPLES)]
+    Controller(Box<ControllerArguments>),
     /// List the points at which PLUMB_FAILPOINT can abort or pause this program, for tests.
     #[command(hide = true)]
     Failpoints,
@@ -102,12 +109,19 @@ Examples:
   plumbd node
   DATASTORE_TYPE=etcdv3 ETCD_ENDPOINTS=http://10.0.0.1:2379 plumbd node --node-name worker-1";
 
+const CONTROLLER_EXAMPLES: &str = "\
+Examples:
+  DATASTORE_TYPE=kubernetes plumbd controller
+  ETCD_ENDPOINTS=http://10.0.0.1:2379 plumbd controller --kubeconfig /etc/plumb/controller.kubeconfig
+  kubectl -n kube-system scale deployment calico-kube-controllers --replicas 0 && plumbd controller";
+
 /// Runs what the command line asks for.
 pub fn run() -> ExitCode {
     host::use_built_in_resolver();
     match Arguments::parse().command {
         Command::Cni { role } => verbs::run(role),
         Command::Node(arguments) => node::run(*arguments),
+        Command::Controller(arguments) => control(*arguments),
         Command::Failpoints => {
             for point in failpoint::Point::ALL {
                 println!("{}", point.name());
@@ -117,6 +131,26 @@ pub fn run() -> ExitCode {
         Command::Version => {
             println!("plumbd {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
+        }
+    }
+}
+
+fn control(arguments: ControllerArguments) -> ExitCode {
+    log::start(&arguments.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(controller::run(arguments));
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::cidr::Cidr;
-use crate::duration::{parse_duration, spell_duration};
+use crate::duration::{go_nanoseconds, spell_duration};
 use crate::names::EndpointName;
 use crate::schema::{self, Object, Type, Zero};
 use crate::validate::formats::{parse_as_number, parse_ports};
@@ -208,7 +208,7 @@ fn spell(value: &mut Value, ty: &Type) {
             }
         }
         (Type::Duration(_), value) => {
-            if let Some(nanoseconds) = value.as_str().and_then(parse_duration) {
+            if let Some(nanoseconds) = value.as_str().and_then(go_nanoseconds) {
                 *value = spell_duration(nanoseconds).into();
             }
         }

@@ -1,6 +1,8 @@
-//! Durations as Go reads and writes them: `90s` and `1.5m` are both `1m30s`.
+//! Durations: as our flags take them, and as Go, and so Calico's records, has them: `90s` and `1.5m` are both `1m30s`.
 
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -19,7 +21,7 @@ fn unit(word: &str) -> Option<u64> {
 }
 
 /// The nanoseconds of a text such as `1h30m` or `-1.5s`; none if Go would not read it.
-pub fn parse_duration(text: &str) -> Option<i64> {
+pub fn go_nanoseconds(text: &str) -> Option<i64> {
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -94,8 +96,33 @@ fn decimal(size: u64, unit: u64, digits: usize) -> String {
     }
 }
 
+/// `60s`, `500ms`, `2m`, `1h`, or seconds: as our flags take it.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "must be a duration such as 60s".to_owned())?;
+    let milliseconds = match text.strip_prefix(digits).unwrap_or_default() {
+        "ms" => 1,
+        "s" | "" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        unit => return Err(format!("unknown unit {unit:?}; use ms, s, m or h")),
+    };
+    number
+        .checked_mul(milliseconds)
+        .map(Duration::from_millis)
+        .ok_or_else(|| "the duration is too long".to_owned())
+}
+
+/// The time of a text such as `15m0s`; none if Go would not read it, or if it is negative.
+pub fn parse_go_duration(text: &str) -> Option<Duration> {
+    let nanoseconds = u64::try_from(go_nanoseconds(text)?).ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,9 +144,9 @@ mod tests {
             ("2540400h10m10.000000000s", "2540400h10m10s"),
             ("0.3333333333333333333h", "20m0s"),
         ] {
-            let nanoseconds = parse_duration(text).unwrap_or_else(|| panic!("{text} is a duration"));
+            let nanoseconds = go_nanoseconds(text).unwrap_or_else(|| panic!("{text} is a duration"));
             assert_eq!(spell_duration(nanoseconds), spelt, "{text}");
-            assert_eq!(parse_duration(spelt), Some(nanoseconds), "{spelt}");
+            assert_eq!(go_nanoseconds(spelt), Some(nanoseconds), "{spelt}");
         }
     }
 
@@ -128,9 +155,45 @@ mod tests {
         for text in
             ["", "-", "3", "s", ".s", "1d", "1.2.3s", "+-1s", "1 s", "99999999999h", "1s2", "\u{e9}1s"]
         {
-            assert_eq!(parse_duration(text), None, "{text}");
+            assert_eq!(go_nanoseconds(text), None, "{text}");
         }
-        assert_eq!(parse_duration("-9223372036854775808ns"), Some(i64::MIN));
+        assert_eq!(go_nanoseconds("-9223372036854775808ns"), Some(i64::MIN));
         assert_eq!(spell_duration(i64::MIN), "-2562047h47m16.854775808s");
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, milliseconds) in
+            [("60s", 60_000), ("7", 7_000), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn gos_times_have_several_units() {
+        for (text, milliseconds) in [
+            ("15m0s", 900_000),
+            ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("0", 0),
+            ("0s", 0),
+            ("300ms", 300),
+        ] {
+            assert_eq!(parse_go_duration(text), Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["", "15", "-1s", "1d", "m", "1..5s", "5 m", "99999999999999999999h"] {
+            assert_eq!(parse_go_duration(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_tried(text in "\\PC{0,12}") {
+            let _ = (parse_duration(&text), parse_go_duration(&text));
+        }
     }
 }

@@ -24,7 +24,7 @@ pub mod cidr;
 pub mod cluster;
 mod defaults;
 pub mod device;
-pub mod duration;
+mod duration;
 mod endpoint;
 mod finding_code;
 mod handle_id;
@@ -54,6 +54,7 @@ pub mod yaml;
 pub use agent_mode::AgentMode;
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, DevicePrefixes, Mac};
+pub use duration::{parse_duration, parse_go_duration};
 pub use endpoint::{
     EndpointSpec, as_attached, endpoint_networks, endpoint_spec, is_detached, is_same_attachment,
 };

@@ -14,7 +14,7 @@ use super::edit::{Edit, Holding};
 use super::heartbeat;
 use super::plan::{Fixed, Left, OnNode, Step};
 use super::remedies::{Area, Remedy};
-use super::witness::{Suspect, Testimony};
+use super::witness::{Suspect, Testimony, served_nodes};
 use doctor::{Case, Finding, Options, Subject};
 use evidence::{Evidence, PodName};
 
@@ -28,6 +28,9 @@ pub struct Ground<'e> {
     /// The look before, if there was one: what goes must have looked gone then, too.
     earlier: Option<Case<'e>>,
     scope: &'e Scope,
+    /// Whether kubelets are witnesses.
+    hears_kubelets: bool,
+    served: OnceCell<BTreeSet<NodeName>>,
     held: OnceCell<BTreeMap<&'e HandleId, BTreeMap<Cidr, i64>>>,
     counting: OnceCell<BTreeMap<Cidr, Vec<(&'e HandleId, i64)>>>,
     heard: OnceCell<BTreeMap<NodeName, Timestamp>>,
@@ -81,10 +84,18 @@ impl<'e> Ground<'e> {
             case: Case::new(evidence, options),
             earlier,
             scope,
+            hears_kubelets: false,
+            served: OnceCell::new(),
             held: OnceCell::new(),
             counting: OnceCell::new(),
             heard: OnceCell::new(),
         }
+    }
+
+    /// The same, with kubelets as witnesses.
+    #[must_use]
+    pub fn hearing_kubelets(self) -> Ground<'e> {
+        Ground { hears_kubelets: true, ..self }
     }
 
     pub(super) fn is_wanted(&self, remedy: &Remedy, target: &Target) -> bool {
@@ -170,8 +181,21 @@ impl<'e> Ground<'e> {
 
     /// What the witnesses say now; and whether they said gone in both looks.
     pub fn testimony(&self, suspect: &Suspect<'_>) -> (Testimony, bool) {
-        let now = Testimony::of(&self.case, suspect);
-        let before = self.earlier.as_ref().is_none_or(|earlier| Testimony::of(earlier, suspect).say_gone());
+        let ask = |case: &Case<'_>| {
+            let said = Testimony::of(case, suspect);
+            match self.hears_kubelets {
+                // A kubelet speaks of the time between both looks, whichever is asked about.
+                true => said.with_kubelet(
+                    case,
+                    (&self.case, self.earlier.as_ref()),
+                    self.served.get_or_init(|| served_nodes(&self.case)),
+                    suspect,
+                ),
+                false => said,
+            }
+        };
+        let now = ask(&self.case);
+        let before = self.earlier.as_ref().is_none_or(|earlier| ask(earlier).say_gone());
         let is_gone = now.say_gone() && before;
         (now, is_gone)
     }

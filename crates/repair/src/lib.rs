@@ -35,15 +35,25 @@ use evidence::Evidence;
 
 /// What would be done about a report's findings. ID, cluster and grace are for the caller to fill in.
 pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Options) -> Plan {
-    let ground = Ground::new(evidence, options, scope);
-    let mut draft = Draft::new(&ground);
+    plan_on(&Ground::new(evidence, options, scope), report, scope, options)
+}
+
+/// The same, for whoever runs in the cluster and can ask neither runtimes nor kernels: kubelets are witnesses instead. What rests on the word
+/// of one ([`witness::rests_on_kubelet`]) must be found for longer than the grace.
+pub fn plan_hearing_kubelets(evidence: &Evidence, report: &Report, scope: &Scope, options: &Options) -> Plan {
+    plan_on(&Ground::new(evidence, options, scope).hearing_kubelets(), report, scope, options)
+}
+
+fn plan_on(ground: &Ground<'_>, report: &Report, scope: &Scope, options: &Options) -> Plan {
+    let evidence = ground.case.evidence;
+    let mut draft = Draft::new(ground);
     let mut targets: Vec<(usize, &'static Remedy, Target)> = Vec::new();
     let has_wrong_address = report.findings.iter().any(|finding| remedies::is_about_address(finding.code));
     for finding in &report.findings {
         for target in Target::of(finding) {
             let (rank, remedy) = remedies::ranked(target.code);
             let must_wait = remedies::must_wait(finding.code, target.code)
-                || remedies::follows_from_record(&ground, finding.code, &target);
+                || remedies::follows_from_record(ground, finding.code, &target);
             if !ground.is_wanted(remedy, &target) || must_wait {
                 continue;
             }
@@ -54,7 +64,7 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
             }
         }
     }
-    targets.extend(node_to_bury(&ground, scope));
+    targets.extend(node_to_bury(ground, scope));
     targets.sort_by(|a, b| (a.0, &a.2).cmp(&(b.0, &b.2)));
     targets.dedup_by(|a, b| (a.2.code, &a.2.subject) == (b.2.code, &b.2.subject));
     for (_, remedy, target) in &targets {

@@ -1,8 +1,10 @@
 //! Who says that a sandbox is gone. Two must say so and none may say that it lives; a witness that cannot be asked says
 //! nothing. Agents judge their own node by the same rule.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ipam::POD_UID_ATTRIBUTE;
 use jiff::Timestamp;
 use model::names::host_interface_name;
 use model::{NodeName, Sandbox};
@@ -10,7 +12,8 @@ use plan::witness::{Word, say_gone};
 
 use doctor::Case;
 use evidence::kernel::Link;
-use evidence::{NodeEvidence, Origin, PodName, same_id};
+use evidence::{NodeEvidence, Origin, Pod, PodName, same_id};
+use model::kube::access::NODE_ACCOUNT;
 
 /// Whom the witnesses are asked about: whatever is known of it.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +22,8 @@ pub struct Suspect<'a> {
     pub container_id: Option<&'a str>,
     pub node: Option<NodeName>,
     pub pod: Option<PodName>,
+    /// The pod's, where the record has noted it: another pod of that name is another pod.
+    pub uid: Option<&'a str>,
     /// Its device on the node.
     pub device: Option<&'a str>,
     pub addresses: Vec<IpAddr>,
@@ -37,25 +42,46 @@ impl Suspect<'_> {
 /// What all witnesses said, each with a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
-    words: [(&'static str, Word, String); 3],
+    words: Vec<(&'static str, Word, String)>,
 }
+
+/// What the reason of a step begins with that rests on the word of a kubelet.
+const KUBELET: &str = "kubelet";
 
 impl Testimony {
     /// Asks everybody about a suspect, in one look.
     pub fn of(case: &Case<'_>, suspect: &Suspect<'_>) -> Testimony {
-        let (orchestrator, runtime, kernel) =
-            (ask_orchestrator(case, suspect), ask_runtime(case, suspect), ask_kernel(case, suspect));
-        Testimony {
-            words: [
-                ("Kubernetes", orchestrator.0, orchestrator.1),
-                ("runtime", runtime.0, runtime.1),
-                ("kernel", kernel.0, kernel.1),
-            ],
+        let witnesses = [
+            ("Kubernetes", ask_orchestrator(case, suspect)),
+            ("runtime", ask_runtime(case, suspect)),
+            ("kernel", ask_kernel(case, suspect)),
+        ];
+        let words = witnesses.into_iter().map(|(witness, (word, reason))| (witness, word, reason));
+        Testimony { words: words.collect() }
+    }
+
+    /// Asks the kubelet of the suspect's node, too, by what it has shown in both looks: for whoever can reach neither runtimes nor kernels.
+    pub(super) fn with_kubelet(
+        mut self,
+        case: &Case<'_>,
+        (now, before): (&Case<'_>, Option<&Case<'_>>),
+        served: &BTreeSet<NodeName>,
+        suspect: &Suspect<'_>,
+    ) -> Testimony {
+        if let (Some((_, word, reason)), Some(known)) =
+            (self.words.first_mut(), attached_otherwise(case, suspect))
+            && *word == Word::Nothing
+        {
+            (*word, *reason) = (Word::Gone, known);
         }
+        let (word, reason) = ask_kubelet(now, before, served, suspect);
+        self.words.push((KUBELET, word, reason));
+        self
     }
 
     pub fn say_gone(&self) -> bool {
-        say_gone(&self.words.each_ref().map(|(_, word, _)| *word))
+        let words: Vec<Word> = self.words.iter().map(|(_, word, _)| *word).collect();
+        say_gone(&words)
     }
 
     /// Somebody says that it lives.
@@ -65,7 +91,7 @@ impl Testimony {
 
     /// Somebody on a node sees it: its runtime, or its kernel.
     pub fn is_seen(&self) -> bool {
-        self.words[1..].iter().any(|(_, word, _)| *word == Word::Alive)
+        self.words.iter().skip(1).any(|(_, word, _)| *word == Word::Alive)
     }
 
     /// One line per witness.
@@ -82,7 +108,71 @@ impl Testimony {
     }
 }
 
+/// Whether the word of a kubelet is among the reasons of a step.
+pub fn rests_on_kubelet(reasons: &[String]) -> bool {
+    reasons.iter().any(|reason| reason.starts_with("kubelet reports it gone"))
+}
+
 type Said = (Word, String);
+
+/// The pod's name is listed with an attachment that is complete, and that is another sandbox: a pod has one at a time, so the suspect was an
+/// earlier one, of this pod or of a namesake with another UID.
+fn attached_otherwise(case: &Case<'_>, suspect: &Suspect<'_>) -> Option<String> {
+    let (name, suspected) = (suspect.pod.as_ref()?, suspect.container_id?);
+    let pods: Vec<_> = case.pods_named(name).collect();
+    let endpoints: Vec<_> = case.endpoints_of(name).collect();
+    let ([pod], [endpoint]) = (&pods[..], &endpoints[..]) else { return None };
+    let current = endpoint.seen.container_id.as_deref().filter(|id| !id.is_empty())?;
+    let is_other = !pod.seen.addresses.is_empty()
+        && !suspect.addresses.iter().any(|address| pod.seen.addresses.contains(address))
+        && !same_id(current, suspected);
+    is_other.then(|| format!("pod {name} has another sandbox and other addresses"))
+}
+
+/// Nodes where Plumbline's agent runs, or whose running pods got their addresses from one.
+pub(super) fn served_nodes(case: &Case<'_>) -> BTreeSet<NodeName> {
+    let pods = case.evidence.pods.iter().flatten().map(|pod| &pod.seen);
+    let is_served = |pod: &&Pod| {
+        let is_ours = |address: &IpAddr| {
+            let allocation = case.allocation(*address);
+            allocation
+                .is_some_and(|allocation| allocation.attribute.secondary.contains_key(POD_UID_ATTRIBUTE))
+        };
+        let is_agent = pod.service_account.as_deref() == Some(NODE_ACCOUNT);
+        !pod.is_finished() && (is_agent || pod.addresses.iter().any(is_ours))
+    };
+    pods.filter(is_served).filter_map(|pod| pod.node.clone()).collect()
+}
+
+/// A kubelet stops what Kubernetes does not list, and reports its node as not ready while its runtime does not answer. So one that has
+/// renewed its lease between two looks, and is ready in both, has had its time to stop a pod that neither look lists. It does not speak
+/// where Plumbline's agent runs: that asks the runtime and the kernel itself.
+fn ask_kubelet(
+    now: &Case<'_>,
+    before: Option<&Case<'_>>,
+    served: &BTreeSet<NodeName>,
+    suspect: &Suspect<'_>,
+) -> Said {
+    let nothing = |why: String| (Word::Nothing, why);
+    let Some(node) = &suspect.node else { return nothing("its node is not known".to_owned()) };
+    let kubelet = |case: &Case<'_>| {
+        let mut nodes = case.evidence.kube_nodes.iter().flatten().map(|kube| &kube.seen);
+        let found = nodes.find(|kube| kube.name == *node)?;
+        found.lease_renewed_at.filter(|_| found.is_ready() == Some(true))
+    };
+    let (Some(last), Some(first)) = (kubelet(now), before.and_then(kubelet)) else {
+        return nothing(format!(
+            "the kubelet of {node} was not ready in two observations, or shows no lease"
+        ));
+    };
+    if last <= first {
+        return nothing(format!("the kubelet of {node} has not renewed its lease between two observations"));
+    }
+    if served.contains(node) {
+        return nothing(format!("the agent of {node} removes what has ended there"));
+    }
+    (Word::Gone, format!("{node} was ready in two observations, and Kubernetes lists no such sandbox for it"))
+}
 
 /// Kubernetes knows pods and addresses, not sandboxes: a pod vouches for one by showing its address. One that is listed and shows
 /// another, or none yet, says nothing; its runtime and its kernel do.
@@ -100,6 +190,7 @@ fn ask_orchestrator(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
             false => (Word::Gone, format!("pod {name} does not exist")),
         };
     }
+    let mut namesake = false;
     for pod in pods {
         let is_elsewhere = match (&suspect.node, &pod.seen.node) {
             (Some(here), Some(there)) => here != there,
@@ -112,11 +203,18 @@ fn ask_orchestrator(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
         if suspect.addresses.iter().any(shows) {
             return (Word::Alive, format!("pod {name} shows the address"));
         }
+        if suspect.uid.is_some_and(|uid| pod.seen.is_another(uid)) {
+            namesake = true;
+            continue;
+        }
         return nothing(
             "a pod of that name is listed, but Kubernetes does not show whether this sandbox belongs to it",
         );
     }
-    (Word::Gone, format!("pod {name} has ended here"))
+    match namesake {
+        true => (Word::Gone, format!("pod {name} has another UID, so it is another pod")),
+        false => (Word::Gone, format!("pod {name} has ended here")),
+    }
 }
 
 fn ask_runtime(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {

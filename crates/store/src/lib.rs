@@ -6,6 +6,7 @@ mod backoff;
 pub mod config;
 mod error;
 pub mod etcd;
+pub mod follow;
 pub mod kube;
 mod memory;
 mod open;

@@ -24,13 +24,36 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("book", &["model", "ipam", "store"]),
     ("gather", &["wire", "model", "ipam", "plan", "evidence", "host", "store", "book"]),
     ("mend", &["wire", "model", "ipam", "plan", "evidence", "doctor", "repair", "store", "book", "gather"]),
+    // pages over HTTP: knows nothing of what they say
+    ("health", &[]),
     // proving grounds
     ("testkit", &[]),
     ("sim", &["model", "ipam", "store", "book", "testkit"]),
     ("lab", &["model", "ipam", "plan", "doctor", "repair", "host", "store", "book", "testkit"]),
+    // what a cluster needs once; `plumbd` has it beside the agent
+    (
+        "controller",
+        &["model", "evidence", "doctor", "repair", "host", "store", "book", "gather", "mend", "health"],
+    ),
     // programs. The CNI plugin stays small: it shares only the words with the rest.
     ("cni", &["wire"]),
-    ("agent", &["wire", "model", "ipam", "plan", "evidence", "doctor", "host", "store", "book", "gather"]),
+    (
+        "agent",
+        &[
+            "wire",
+            "model",
+            "ipam",
+            "plan",
+            "evidence",
+            "doctor",
+            "host",
+            "store",
+            "book",
+            "gather",
+            "health",
+            "controller",
+        ],
+    ),
     (
         "ctl",
         &[

@@ -41,8 +41,7 @@ impl AddressSettings {
             // IPv6 is off unless it is asked for.
             v6 = Wish::Keep;
         }
-        let poll =
-            environment("AUTODETECT_POLL_INTERVAL").and_then(|text| crate::node::parse_duration(&text).ok());
+        let poll = environment("AUTODETECT_POLL_INTERVAL").and_then(|text| model::parse_duration(&text).ok());
         let poll_every = poll.filter(|every| !every.is_zero()).unwrap_or(POLL_EVERY);
         Ok(AddressSettings { v4: of("IP", IpVersion::V4)?, v6: (v6, method), poll_every })
     }

@@ -1,6 +1,6 @@
 //! The agent's metrics.
 
-use super::registry::{Counter, CounterByLabel, Declared, Gauge, GaugesByLabels, Metric as _, registry};
+use ::health::{Counter, CounterByLabel, Gauge, GaugesByLabels, registry};
 
 registry! {
     /// All start at 0 with the process.

@@ -1,8 +1,6 @@
 //! Liveness, readiness and metrics of the agent, served over HTTP on this machine only.
 
-mod http;
 mod metrics;
-mod registry;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +14,7 @@ use evidence::node::Mend;
 
 use crate::fixes::Fixes;
 
-pub(crate) use http::HealthServer;
+pub(crate) use ::health::{HealthServer, Pages};
 pub(crate) use metrics::Metrics;
 
 /// A reconciler that shows no sign of life for this long hangs.
@@ -217,12 +215,6 @@ impl Health {
         *self.invalid_bgp_records.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
     }
 
-    pub(crate) fn invalid_records(&self) -> Vec<String> {
-        let mut all = self.invalid_records.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        all.extend_from_slice(&self.invalid_bgp_records.lock().unwrap_or_else(PoisonError::into_inner));
-        all
-    }
-
     pub(crate) fn set_address_choices(&self, choices: Vec<AddressChoice>) {
         *self.address_choices.lock().unwrap_or_else(PoisonError::into_inner) = choices;
     }
@@ -230,21 +222,27 @@ impl Health {
     pub(crate) fn address_choices(&self) -> Vec<AddressChoice> {
         self.address_choices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
 
-    /// Why the agent should be restarted; `None` if it lives.
-    pub(crate) fn not_alive(&self) -> Option<String> {
+impl Pages for Health {
+    fn not_alive(&self) -> Option<String> {
         let alive = Duration::from_millis(self.reconciler_alive.load(Ordering::Relaxed));
         let silent = self.started.elapsed().saturating_sub(alive);
         (silent > SILENCE_MAX).then(|| format!("the reconciler has hung for {} s", silent.as_secs()))
     }
 
     /// The problems of all conditions. Pods can be added if there are none.
-    pub(crate) fn not_ready(&self) -> Vec<String> {
+    fn not_ready(&self) -> Vec<String> {
         self.conditions().values().flatten().cloned().collect()
     }
 
-    /// The text of `/metrics`.
-    pub(crate) fn metrics_page(&self) -> String {
+    fn invalid_records(&self) -> Vec<String> {
+        let mut all = self.invalid_records.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend_from_slice(&self.invalid_bgp_records.lock().unwrap_or_else(PoisonError::into_inner));
+        all
+    }
+
+    fn metrics_page(&self) -> String {
         let unmet = |(condition, problems): (&Condition, &Vec<String>)| {
             ([condition.as_str()], u64::from(!problems.is_empty()))
         };

@@ -18,7 +18,7 @@ mod sweep;
 
 use std::process::ExitCode;
 
-pub(crate) use settings::{NodeArguments, parse_duration};
+pub(crate) use settings::NodeArguments;
 
 /// Kernel and store have threads of their own. With a second one here, nearly every step of a call would first have to wake it, which takes
 /// longer than the step.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use host::Host;
 use host::cri::RuntimeClient;
-use model::{AgentMode, NodeName};
+use model::{AgentMode, NodeName, parse_duration};
 use store::StoreConfig;
 use store::config::{Overrides, Reason, Sources};
 
@@ -183,40 +183,9 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
     Ok((selected.config, selected.reason))
 }
 
-/// `60s`, `500ms`, `2m`, or seconds.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "must be a duration such as 60s".to_owned())?;
-    let milliseconds = match &text[digits.len()..] {
-        "ms" => 1,
-        "s" | "" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        unit => return Err(format!("unknown unit {unit:?}; use ms, s, m or h")),
-    };
-    number
-        .checked_mul(milliseconds)
-        .map(Duration::from_millis)
-        .ok_or_else(|| "the duration is too long".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn times_have_units() {
-        for (text, milliseconds) in
-            [("60s", 60_000), ("7", 7_000), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for wrong in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615h"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_configured_bird_socket_is_expected_to_answer() {
@@ -249,12 +218,5 @@ mod tests {
         };
         assert!(matches!(store_config_from(&named).unwrap().0, StoreConfig::Sqlite { .. }));
         assert_eq!(store_config_from(&|_| None).unwrap().1, Reason::Fallback);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_can_be_tried(text in "\\PC{0,12}") {
-            let _ = parse_duration(&text);
-        }
     }
 }

@@ -7,7 +7,7 @@ use model::{Key, Kind};
 use super::delegate;
 use super::error::{CniError, code};
 use super::netconf::NetConf;
-use crate::health::Health;
+use crate::health::{Health, Pages as _};
 use crate::services::Services;
 
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use model::cluster::CLUSTER_INFORMATION;
-use model::duration::parse_duration;
+use model::parse_go_duration;
 use model::{Key, Kind};
 use serde_json::Value;
 
@@ -48,8 +48,7 @@ pub(crate) async fn run(global: &Global, version: &Version) -> Result<(), Failur
 
 /// How often to ask.
 fn interval(text: &str) -> Result<Duration, Failure> {
-    let nanoseconds = parse_duration(text).and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-    nanoseconds.filter(|nanoseconds| *nanoseconds > 0).map(Duration::from_nanos).ok_or_else(|| {
+    parse_go_duration(text).filter(|interval| !interval.is_zero()).ok_or_else(|| {
         Failure::usage(format!("invalid poll duration specified: {text}")).hint("write it as 10s or 1m30s")
     })
 }

@@ -25,8 +25,11 @@ pub struct PodName {
 pub struct Pod {
     pub name: PodName,
     pub uid: Option<String>,
+    /// What its kubelet and its runtime call it, if that is not its UID: a pod from a file has another one on its node.
+    pub static_uid: Option<String>,
     pub node: Option<NodeName>,
     pub addresses: Vec<IpAddr>,
+    pub service_account: Option<String>,
     /// `None`: not said. A table does not say; see [`Pod::is_on_host_network`].
     pub host_network: Option<bool>,
     /// `status.phase`, or what `kubectl get` shows in its place: `Running`, `Init:1/2`, `Terminating` …
@@ -148,6 +151,11 @@ impl Pod {
         )
     }
 
+    /// Whether it is certainly not the pod with this UID.
+    pub fn is_another(&self, uid: &str) -> bool {
+        self.uid.as_deref().is_some_and(|own| own != uid) && self.static_uid.as_deref() != Some(uid)
+    }
+
     pub fn is_terminating(&self) -> bool {
         self.deleted_at.is_some() || self.status == "Terminating"
     }
@@ -228,6 +236,15 @@ mod tests {
         node.status = "Ready".to_owned();
         node.conditions.push(unknown);
         assert_eq!(node.is_ready(), Some(false));
+    }
+
+    #[test]
+    fn a_pod_with_another_uid_is_another_pod() {
+        let mut pod = Pod::default();
+        assert!(!pod.is_another("u"), "its UID is not known");
+        pod.uid = Some("mirror".to_owned());
+        pod.static_uid = Some("u".to_owned());
+        assert!(!pod.is_another("u") && !pod.is_another("mirror") && pod.is_another("v"));
     }
 
     #[test]

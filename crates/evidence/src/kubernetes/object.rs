@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::{Condition, Event, KubeNode, Pod, PodName};
 use crate::address_of;
 
+/// On a pod that the kubelet shows for one from a file: that one's UID.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 impl Pod {
     pub fn of_object(object: &Value) -> Pod {
         let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
@@ -17,7 +20,9 @@ impl Pod {
                 name: text(&metadata["name"]).to_owned(),
             },
             uid: owned(&metadata["uid"]),
+            static_uid: metadata["annotations"].get(MIRROR).and_then(owned),
             node: owned(&spec["nodeName"]).map(NodeName::from),
+            service_account: owned(&spec["serviceAccountName"]),
             host_network: Some(spec["hostNetwork"].as_bool().unwrap_or(false)),
             status: text(&status["phase"]).to_owned(),
             created_at: moment(&metadata["creationTimestamp"]),

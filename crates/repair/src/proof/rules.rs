@@ -14,6 +14,7 @@ fn suspect(pod: &Known) -> Suspect<'_> {
         container_id: Some(&pod.id),
         node: Some(NODE.into()),
         pod: Some(pod.name.clone()),
+        uid: None,
         device: None,
         addresses: vec![pod.address],
         since: None,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipam::check::Problem;
-use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE};
+use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, POD_UID_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
 use model::{FindingCode, HandleId, NodeName, ShellCommand};
 
@@ -217,6 +217,7 @@ pub(super) fn suspect<'a>(block: &Block, held: &'a BlockAttribute, address: IpAd
         container_id: held.handle().and_then(HandleId::certain_container),
         node: note(NODE_ATTRIBUTE).map(NodeName::from).or_else(owner),
         pod,
+        uid: held.secondary.get(POD_UID_ATTRIBUTE).map(String::as_str),
         device: None,
         addresses: vec![address],
         since: ipam::allocated_at(held),

@@ -109,6 +109,7 @@ pub(super) fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
         container_id: endpoint.container_id.as_deref(),
         node: endpoint.node.clone(),
         pod: endpoint.pod_name(),
+        uid: None,
         device: endpoint.device.as_deref(),
         addresses: endpoint.addresses.clone(),
         since: endpoint.created_at,

@@ -73,7 +73,7 @@ fn expected(revision: &Revision) -> i64 {
 fn write(change: &Change) -> Option<RequestOp> {
     let key = key_bytes(&change.key);
     match &change.write {
-        Write::Put(value) => Some(Request::Put(PutRequest { key, value: value.clone() })),
+        Write::Put(value) => Some(Request::Put(PutRequest { key, value: value.clone(), lease: 0 })),
         Write::Delete => Some(Request::DeleteRange(DeleteRangeRequest { key })),
         Write::Nothing => None,
     }

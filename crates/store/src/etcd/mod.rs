@@ -1,7 +1,7 @@
 //! Records in etcd v3, in Calico's own layout.
 //!
 //! * `rpc`: the protocol. `members`, `credentials`: which member, as whom. `client`: calls that survive members.
-//! * `commit`, `list`, `read`, `watch`: the store's verbs in terms of calls.
+//! * `commit`, `list`, `read`, `watch`: the store's verbs in terms of calls. `held`: a key that ends with its holder.
 //! * `failure`, `trouble`: what went wrong, whether anything was done, and how to say it.
 
 mod client;
@@ -10,6 +10,7 @@ mod config;
 mod credentials;
 mod endpoint;
 mod failure;
+mod held;
 mod list;
 mod members;
 mod read;
@@ -37,6 +38,7 @@ use crate::{
 
 pub use config::{EtcdConfig, PemSource};
 pub(crate) use endpoint::list_without_credentials;
+pub use held::{Held, HeldKey};
 pub(crate) use trouble::Trouble;
 
 /// The records of one etcd cluster. Clones share the connection.

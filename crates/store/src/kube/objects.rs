@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use model::kube::Layout;
 use model::{KeyRange, Kind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::client::{Client, Request};
+use super::client::{Answer, Client, Request};
 use super::config::KubeConfig;
 use super::failure::refusal;
 use super::page::PageMetadata;
 use super::range::escaped;
-use super::read::unreadable;
+use super::read::{is_absence, unreadable};
+use super::write::body;
 use crate::StoreError;
 
 /// As many objects are asked for at once. A pod has ten kilobytes.
@@ -133,4 +134,77 @@ impl KubeObjects {
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
     }
+
+    /// Every object of the collection at a path, at one moment.
+    pub async fn list(&self, path: &str) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let operation = format!("listing {path}");
+        let (mut objects, mut next) = (Vec::new(), String::new());
+        loop {
+            let mut page = format!("{path}?limit={PAGE}");
+            if !next.is_empty() {
+                page.push_str(&format!("&continue={}", escaped(&next)));
+            }
+            let answer = self.client.send(&Request::list(page)).await?;
+            if answer.status != StatusCode::OK {
+                return Err(refusal(self.client.address(), &operation, &answer));
+            }
+            let page: Answered =
+                serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
+            objects.extend(page.items.unwrap_or_default());
+            next = page.metadata.next;
+            if next.is_empty() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    /// The object at a path of the API, such as `/api/v1/namespaces/blue`; `None` if it does not exist.
+    pub async fn read(&self, path: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+        let answer = self.client.send(&Request::get(path.to_owned())).await?;
+        let operation = format!("reading {path}");
+        match answer.status {
+            StatusCode::OK => object(&operation, &answer).map(Some),
+            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+
+    /// Creates an object in the collection at a path. `None` if one of that name exists.
+    pub async fn create(
+        &self,
+        path: &str,
+        new: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        self.write(Method::POST, path, "creating an object of", new).await
+    }
+
+    /// Replaces the object at a path, if it is still at the revision that the new one states. `None` if it is not.
+    pub async fn replace(
+        &self,
+        path: &str,
+        new: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        self.write(Method::PUT, path, "replacing", new).await
+    }
+
+    async fn write(
+        &self,
+        method: Method,
+        path: &str,
+        verb: &str,
+        new: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        let answer = self.client.send(&Request::write(method, path.to_owned(), body(new))).await?;
+        let operation = format!("{verb} {path}");
+        match answer.status {
+            StatusCode::OK | StatusCode::CREATED => object(&operation, &answer).map(Some),
+            StatusCode::CONFLICT => Ok(None),
+            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+}
+
+fn object(operation: &str, answer: &Answer) -> Result<Map<String, Value>, StoreError> {
+    serde_json::from_slice(&answer.body).map_err(|error| unreadable(operation, error))
 }

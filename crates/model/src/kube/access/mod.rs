@@ -16,6 +16,10 @@ pub const NAMESPACE: &str = "kube-system";
 pub const NODE_ACCOUNT: &str = "plumb-node";
 /// Of operators who look.
 pub const READER_ACCOUNT: &str = "plumb-reader";
+/// The account of the controller.
+pub const CONTROLLER_ACCOUNT: &str = "plumb-controller";
+/// The Lease of the controller's election.
+pub const CONTROLLER_LEASE: &str = "plumb-controller";
 /// The group of agents that have a client certificate instead of an account's token.
 pub const NODES_GROUP: &str = "plumb:nodes";
 /// Such an agent's user name is this and its node's name.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{NODE_ACCOUNT, NODES_GROUP, READER_ACCOUNT, RECLAIM};
+use super::{CONTROLLER_ACCOUNT, CONTROLLER_LEASE, NODE_ACCOUNT, NODES_GROUP, READER_ACCOUNT, RECLAIM};
 use crate::Kind;
 use crate::kube::{Layout, has_status_apart, is_custom_resource};
 
@@ -135,6 +135,59 @@ const RECLAIM_RULES: &[Rule] = &[rule(
     "takes over other nodes' empty blocks when the pools have no unclaimed block left",
 )];
 
+const CONTROLLER_RULES: &[Rule] = &[
+    rule(
+        Resources::EveryRecord,
+        READ,
+        "finds what has no owner; a record that it may not read could name one, so then it removes nothing",
+    ),
+    rule(
+        Resources::Kubernetes(CORE, &["pods", "nodes"]),
+        READ,
+        "witnesses of what is in use; watches nodes, because what was on a deleted one can be removed at once",
+    ),
+    rule(
+        Resources::Kubernetes(CORE, &["namespaces", "serviceaccounts"]),
+        READ,
+        "they are profiles; where etcd keeps the records, it writes those",
+    ),
+    rule(
+        Resources::Kubernetes("networking.k8s.io", &["networkpolicies"]),
+        &["list"],
+        "where etcd keeps the records, it writes them as policies of Calico",
+    ),
+    rule(
+        Resources::Kubernetes("coordination.k8s.io", &["leases"]),
+        &["list"],
+        "a node whose kubelet renews its lease is not gone",
+    ),
+    rule(
+        Resources::Kubernetes("apps", &["deployments"]),
+        &["list"],
+        "it does not act beside calico-kube-controllers",
+    ),
+    rule(
+        Resources::Records(&[Kind::IpamBlock]),
+        &["update", "delete"],
+        "releases leaked addresses, and removes blocks of nodes that are gone",
+    ),
+    rule(
+        Resources::Records(&[Kind::IpamHandle, Kind::BlockAffinity]),
+        &["update", "delete"],
+        "corrects and removes handles without addresses, and affinities without blocks or nodes",
+    ),
+    rule(
+        Resources::Records(&[Kind::KubeControllersConfiguration]),
+        &["update"],
+        "writes its status: the store sends the record before its status",
+    ),
+    rule(
+        Resources::StatusOf(&[Kind::KubeControllersConfiguration]),
+        &["update"],
+        "which settings are in force",
+    ),
+];
+
 const READER_RULES: &[Rule] = &[
     rule(
         Resources::EveryRecordAnywhere,
@@ -200,6 +253,13 @@ const ROLES: &[Role] = &[
         groups: &[NODES_GROUP],
     },
     Role {
+        name: "plumb-controller",
+        description: "What the controller of the cluster needs. The Role of the same name has its Lease.",
+        rules: CONTROLLER_RULES,
+        accounts: &[CONTROLLER_ACCOUNT],
+        groups: &[],
+    },
+    Role {
         name: "plumb-reader",
         description: "For operators who look: plumb get, ipam, doctor, collect.",
         rules: READER_RULES,
@@ -222,9 +282,29 @@ pub fn roles() -> &'static [Role] {
 
 /// The accounts, and every role with its binding. The accounts are in `namespace`.
 pub fn accounts_and_roles(layout: Layout, namespace: &str) -> Vec<Value> {
-    let accounts = [NODE_ACCOUNT, READER_ACCOUNT, OPERATOR_ACCOUNT].map(|name| account(name, namespace));
+    let accounts = [NODE_ACCOUNT, CONTROLLER_ACCOUNT, READER_ACCOUNT, OPERATOR_ACCOUNT];
+    let accounts = accounts.map(|name| account(name, namespace));
     let roles = ROLES.iter().flat_map(|role| [role.manifest(layout), role.binding(namespace)]);
-    accounts.into_iter().chain(roles).collect()
+    accounts.into_iter().chain(roles).chain(lease_role(namespace)).collect()
+}
+
+/// The Lease by which replicas of the controller elect their leader, and no other one of its namespace. Kubernetes cannot limit a creation to
+/// a name, so it may create others.
+fn lease_role(namespace: &str) -> [Value; 2] {
+    let metadata = json!({ "name": CONTROLLER_ACCOUNT, "namespace": namespace });
+    let leases = |verbs: &[&str]| json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs });
+    let mut own = leases(&["get", "update"]);
+    own["resourceNames"] = json!([CONTROLLER_LEASE]);
+    let role = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
+        "rules": [leases(&["create"]), own],
+    });
+    let binding = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": CONTROLLER_ACCOUNT },
+        "subjects": [{ "kind": "ServiceAccount", "name": CONTROLLER_ACCOUNT, "namespace": namespace }],
+    });
+    [role, binding]
 }
 
 fn account(name: &str, namespace: &str) -> Value {

@@ -43,6 +43,9 @@ pub struct PutRequest {
     pub key: ::prost::bytes::Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub value: ::prost::bytes::Bytes,
+    /// The key ends with this lease. 0: it stays.
+    #[prost(int64, tag = "3")]
+    pub lease: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeRequest {
@@ -193,6 +196,24 @@ pub struct CompactionRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompactionResponse {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseGrantRequest {
+    /// In seconds.
+    #[prost(int64, tag = "1")]
+    pub ttl: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseGrantResponse {
+    #[prost(int64, tag = "2")]
+    pub id: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseRevokeRequest {
+    #[prost(int64, tag = "1")]
+    pub id: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaseRevokeResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {
     #[prost(oneof = "watch_request::RequestUnion", tags = "1")]
@@ -314,6 +335,14 @@ impl Call for TxnRequest {
 impl Call for CompactionRequest {
     type Answer = CompactionResponse;
     const PATH: &'static str = "/etcdserverpb.KV/Compact";
+}
+impl Call for LeaseGrantRequest {
+    type Answer = LeaseGrantResponse;
+    const PATH: &'static str = "/etcdserverpb.Lease/LeaseGrant";
+}
+impl Call for LeaseRevokeRequest {
+    type Answer = LeaseRevokeResponse;
+    const PATH: &'static str = "/etcdserverpb.Lease/LeaseRevoke";
 }
 impl Call for AuthenticateRequest {
     type Answer = AuthenticateResponse;

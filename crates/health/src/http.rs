@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::Health;
+use super::Pages;
 
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 const CONNECTIONS_MAX: usize = 256;
@@ -29,7 +29,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The HTTP server for probes and metrics.
 #[derive(Debug)]
-pub(crate) struct HealthServer {
+pub struct HealthServer {
     listener: TcpListener,
 }
 
@@ -39,11 +39,11 @@ struct Response {
 }
 
 impl HealthServer {
-    pub(crate) async fn open(address: &str) -> io::Result<HealthServer> {
+    pub async fn open(address: &str) -> io::Result<HealthServer> {
         Ok(HealthServer { listener: TcpListener::bind(address).await? })
     }
 
-    pub(crate) async fn serve(self, health: Arc<Health>) {
+    pub async fn serve(self, health: Arc<impl Pages>) {
         let connections = Arc::new(Connections::default());
         let scrapes = Arc::new(Semaphore::new(SCRAPES_MAX));
         loop {
@@ -51,7 +51,7 @@ impl HealthServer {
                 Ok((stream, from)) => {
                     let (health, scrapes) = (health.clone(), scrapes.clone());
                     connections.admit(from.ip(), async move {
-                        if let Err(error) = serve(stream, &health, &scrapes).await {
+                        if let Err(error) = serve(stream, &*health, &scrapes).await {
                             debug!(%error, "cannot serve a health request");
                         }
                     });
@@ -126,7 +126,7 @@ fn evict(open: &mut BTreeMap<u64, Connection>) -> Option<Connection> {
     open.remove(&number)
 }
 
-async fn serve(mut stream: TcpStream, health: &Health, scrapes: &Semaphore) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, health: &impl Pages, scrapes: &Semaphore) -> io::Result<()> {
     let head = timeout(REQUEST_TIMEOUT, read_head(&mut stream)).await.map_err(io::Error::other)??;
     let target = target(&head);
     let is_scrape = target == Target::Page("/metrics");
@@ -188,7 +188,7 @@ fn target(head: &[u8]) -> Target {
     PAGES.into_iter().find(|page| *page == path).map_or(Target::Unknown, Target::Page)
 }
 
-fn respond(target: Target, health: &Health) -> Response {
+fn respond(target: Target, health: &impl Pages) -> Response {
     match target {
         Target::Page("/liveness") => verdict(health.not_alive().into_iter().collect()),
         Target::Page("/readiness") => readiness(health),
@@ -199,7 +199,7 @@ fn respond(target: Target, health: &Health) -> Response {
 }
 
 /// Invalid records do not make a node unready, because one record would stop every node. They are listed all the same.
-fn readiness(health: &Health) -> Response {
+fn readiness(health: &impl Pages) -> Response {
     let response = verdict(health.not_ready());
     let invalid = health.invalid_records();
     if invalid.is_empty() {
@@ -226,9 +226,33 @@ mod tests {
 
     use super::*;
 
+    #[derive(Default)]
+    struct Program {
+        not_ready: Vec<String>,
+        invalid: Vec<String>,
+    }
+
+    impl Pages for Program {
+        fn not_alive(&self) -> Option<String> {
+            None
+        }
+
+        fn not_ready(&self) -> Vec<String> {
+            self.not_ready.clone()
+        }
+
+        fn invalid_records(&self) -> Vec<String> {
+            self.invalid.clone()
+        }
+
+        fn metrics_page(&self) -> String {
+            String::new()
+        }
+    }
+
     #[test]
     fn each_path_has_its_response() {
-        let health = Health::new();
+        let health = Program { not_ready: vec!["it starts".to_owned()], ..Program::default() };
         let status = |head: &str| respond(target(head.as_bytes()), &health).status;
         assert_eq!(status("GET /liveness HTTP/1.1\r\n\r\n"), "200 OK");
         assert_eq!(status("GET /readiness HTTP/1.1\r\n\r\n"), "503 Service Unavailable");
@@ -256,17 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn invalid_records_are_listed_but_do_not_make_the_node_unready() {
-        let health = Health::new();
-        health.set_invalid_records(vec!["block 0.0.0.0/0 of node x".to_owned()]);
-        let readiness = || respond(Target::Page("/readiness"), &health);
-        assert!(readiness().text.ends_with("block 0.0.0.0/0 of node x\n"), "{}", readiness().text);
-        assert_eq!(readiness().status, "503 Service Unavailable");
-        health.set_routes_missing(Vec::new());
-        health.set_serving(true);
-        health.set_store_in_sync(true);
-        health.set_reconciled(true);
-        let ready = readiness();
+    fn invalid_records_are_listed_but_do_not_make_the_program_unready() {
+        let invalid = vec!["block 0.0.0.0/0 of node x".to_owned()];
+        let mut program = Program { not_ready: vec!["it starts".to_owned()], invalid };
+        let readiness = |program: &Program| respond(Target::Page("/readiness"), program);
+        let starts = readiness(&program);
+        assert!(starts.text.ends_with("block 0.0.0.0/0 of node x\n"), "{}", starts.text);
+        assert_eq!(starts.status, "503 Service Unavailable");
+        program.not_ready.clear();
+        let ready = readiness(&program);
         assert_eq!(ready.status, "200 OK");
         assert_eq!(ready.text, "ok, but these records are invalid:\nblock 0.0.0.0/0 of node x\n");
     }
@@ -274,7 +296,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_head_gets_a_response(head in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = respond(target(&head), &Health::new());
+            let _ = respond(target(&head), &impl Pages::new());
         }
     }
 }

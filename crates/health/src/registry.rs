@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 /// The declaration of a metric.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Declared {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) labels: &'static [&'static str],
+pub struct Declared {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub labels: &'static [&'static str],
 }
 
 /// A metric of one type.
-pub(super) trait Metric {
+pub trait Metric {
     const KIND: &'static str;
 
     /// Each series: the values of its labels and its number.
@@ -44,15 +44,19 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn increment(&self) {
+    pub fn increment(&self) {
         self.add(1);
     }
 
-    pub(crate) fn add(&self, count: usize) {
+    pub fn add(&self, count: usize) {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -60,21 +64,21 @@ impl Metric for Counter {
     const KIND: &'static str = "counter";
 
     fn series(&self) -> Vec<(Vec<&'static str>, u64)> {
-        vec![(Vec::new(), self.0.load(Ordering::Relaxed))]
+        vec![(Vec::new(), self.count())]
     }
 }
 
 /// A number of the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
+pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub(crate) fn set(&self, value: usize) {
+    pub fn set(&self, value: usize) {
         self.0.store(value as u64, Ordering::Relaxed);
     }
 
     /// 1 if it is true.
-    pub(crate) fn set_flag(&self, value: bool) {
+    pub fn set_flag(&self, value: bool) {
         self.set(value.into());
     }
 }
@@ -89,10 +93,10 @@ impl Metric for Gauge {
 
 /// A counter for each value of a label. Values that were never counted have no series.
 #[derive(Debug, Default)]
-pub(crate) struct CounterByLabel(Mutex<BTreeMap<&'static str, u64>>);
+pub struct CounterByLabel(Mutex<BTreeMap<&'static str, u64>>);
 
 impl CounterByLabel {
-    pub(crate) fn count(&self, label: &'static str) {
+    pub fn count(&self, label: &'static str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(label).or_default() += 1;
     }
 }
@@ -108,7 +112,7 @@ impl Metric for CounterByLabel {
 
 /// Gauges with labels, all of them set at the same time.
 #[derive(Debug)]
-pub(crate) struct GaugesByLabels<const LABELS: usize>(Mutex<Vec<([&'static str; LABELS], u64)>>);
+pub struct GaugesByLabels<const LABELS: usize>(Mutex<Vec<([&'static str; LABELS], u64)>>);
 
 impl<const LABELS: usize> Default for GaugesByLabels<LABELS> {
     fn default() -> GaugesByLabels<LABELS> {
@@ -117,7 +121,7 @@ impl<const LABELS: usize> Default for GaugesByLabels<LABELS> {
 }
 
 impl<const LABELS: usize> GaugesByLabels<LABELS> {
-    pub(crate) fn set(&self, gauges: impl IntoIterator<Item = ([&'static str; LABELS], u64)>) {
+    pub fn set(&self, gauges: impl IntoIterator<Item = ([&'static str; LABELS], u64)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gauges.into_iter().collect();
     }
 }
@@ -132,6 +136,7 @@ impl<const LABELS: usize> Metric for GaugesByLabels<LABELS> {
 }
 
 /// Declares every metric once: field, type, name with its labels, help. The page lists them in this order.
+#[macro_export]
 macro_rules! registry {
     (
         $(#[$about:meta])* $registry:ident:
@@ -149,12 +154,10 @@ macro_rules! registry {
                 let mut page = String::new();
                 $(
                     let labels: &[&str] = &[$($($label),+)?];
-                    self.$field.write(&mut page, Declared { name: concat!("plumb_", $name), help: $help, labels });
+                    $crate::Metric::write(&self.$field, &mut page, $crate::Declared { name: concat!("plumb_", $name), help: $help, labels });
                 )+
                 page
             }
         }
     };
 }
-
-pub(super) use registry;

@@ -1,13 +1,14 @@
 //! Following a part of the store: a list, then a watch, and a new list when the watch fell behind the store's history.
 
 use model::{Key, KeyRange, Kind, Resource};
-use store::{Event, ListRequest, Record, RelistPauses, Store, StoreError};
 use tracing::{info, warn};
+
+use crate::{Event, ListRequest, Record, RelistPauses, Store, StoreError};
 
 /// Updates arrive in this order: `ListBegins`, a `Listed` for each record, `ListEnds`, and then changes. After `OutOfSync` it starts again;
 /// until the next `ListEnds` the cached records may be out of date.
 #[derive(Debug)]
-pub(crate) enum Update {
+pub enum Update {
     ListBegins,
     Listed(Record),
     ListEnds,
@@ -17,12 +18,7 @@ pub(crate) enum Update {
 }
 
 /// Never ends. There are no updates while the store does not answer.
-pub(crate) async fn follow(
-    store: &dyn Store,
-    range: KeyRange,
-    what: &str,
-    mut on_update: impl FnMut(Update),
-) {
+pub async fn follow(store: &dyn Store, range: KeyRange, what: &str, mut on_update: impl FnMut(Update)) {
     let mut pauses = RelistPauses::default();
     loop {
         pauses.begin();
@@ -46,7 +42,7 @@ pub(crate) async fn follow(
 }
 
 /// The resource in a record. An unreadable one is logged, and its followers keep the state they have.
-pub(crate) fn decode(record: &Record, kind: Kind) -> Option<Resource> {
+pub fn decode(record: &Record, kind: Kind) -> Option<Resource> {
     let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
     decoded
         .inspect_err(|error| warn!(%error, "cannot read a record; its last readable version stays in use"))
@@ -84,10 +80,10 @@ async fn list_and_watch(
 mod tests {
     use std::sync::Arc;
 
-    use store::MemoryStore;
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::MemoryStore;
 
     fn pool(name: &str) -> Key {
         Key::cluster(Kind::IpPool, name)
