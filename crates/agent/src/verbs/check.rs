@@ -58,7 +58,7 @@ async fn check_records(
         }
     };
     let (keeping, node) = (Keeping::of(&book), services.node_name(&call.netconf)?);
-    let key = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key()?;
+    let key = EndpointId::of_call(keeping, &node, call).key()?;
     let recorded = Held::read(&book, &call.sandbox, key.clone().into_iter().collect()).await?;
     let mut held = recorded.addresses();
     held.sort_unstable();
@@ -120,6 +120,7 @@ async fn check_kernel(
         mtu: node::mtu(&call.netconf)?,
         addresses: answered.to_vec(),
         pod_forwards: call.netconf.pod_forwards,
+        pod_routes: call.netconf.pod_routes.clone(),
     };
     let checked = services.in_kernel(move |host| {
         let mut pod = PodNamespace::open(&netns)?;

@@ -167,7 +167,7 @@ async fn release_in(book: &Book, sandbox: &Sandbox, key: Option<Key>, agent: &Ag
 fn endpoint_key(call: &Call, book: &Book, services: Services<'_>) -> Option<Key> {
     let node = services.node_name(&call.netconf).ok()?;
     let keeping = Keeping::of(book);
-    EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key().ok()?
+    EndpointId::of_call(keeping, &node, call).key().ok()?
 }
 
 /// A DEL without a call, for what has no owner. To be called with the sandbox locked.

@@ -23,12 +23,16 @@ mod del;
 mod delegate;
 mod endpoint;
 mod error;
+mod gates;
 mod gc;
+mod kubernetes;
 mod netconf;
 pub(crate) mod node;
 mod one_shot;
 mod pod;
+mod profile;
 mod queued;
+mod ready;
 pub(crate) mod records;
 mod request;
 mod result;
@@ -146,7 +150,15 @@ impl Call {
         let request = Request::of(verb, message)?;
         let sandbox = Sandbox::new(&netconf.name, &request.container_id, &request.interface)?;
         netconf.add_arguments(&request);
+        if request.pod.is_none() {
+            netconf.without_kubernetes();
+        }
         Ok(Call { request, netconf, sandbox, message: message.clone() })
+    }
+
+    /// The namespace that the caller of a container without a pod names.
+    fn namespace(&self) -> Option<&str> {
+        self.netconf.calico.namespace.as_deref().or(self.request.namespace.as_deref())
     }
 
     /// The same for a pod with these annotations.
@@ -159,6 +171,19 @@ impl Call {
 }
 
 impl NetConf {
+    /// What only counts for pods does not count.
+    fn without_kubernetes(&mut self) {
+        self.pod_routes.clear();
+        if self.ipam.uses_pod_cidrs {
+            let error = CniError::configuration("ipam.subnet stands for a network of the Kubernetes node, but the call names no pod");
+            self.unsupported.get_or_insert(error.hint("write the network itself as ipam.subnet"));
+        }
+        if self.may_go_without_ipam {
+            let error = CniError::configuration("feature_control.ip_addrs_no_ipam is for pods, but the call names none");
+            self.unsupported.get_or_insert(error.hint("leave it out of the configuration of other containers"));
+        }
+    }
+
     /// Adds what `CNI_ARGS` asks for.
     fn add_arguments(&mut self, request: &Request) {
         let (addresses, mac) = (request.asked_addresses.as_deref(), request.asked_mac.as_deref());

@@ -51,7 +51,7 @@ use crate::{
 
 pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
-pub use objects::{KubeObjects, ObjectKind, ObjectPage};
+pub use objects::{KubeObjects, ObjectKind, ObjectName, ObjectPage};
 
 /// How often the cluster is asked again which API group keeps the records, if it does not have the one that it had.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);

@@ -1,6 +1,7 @@
 //! Kubernetes' own objects, whole: those that show records, and what else Kubernetes says of nodes. For whoever compares records with
 //! them; everybody else reads the records.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -14,7 +15,7 @@ use super::config::KubeConfig;
 use super::failure::refusal;
 use super::page::PageMetadata;
 use super::range::escaped;
-use super::read::unreadable;
+use super::read::{is_absence, unreadable};
 use crate::StoreError;
 
 /// As many objects are asked for at once. A pod has ten kilobytes.
@@ -27,6 +28,14 @@ pub enum ObjectKind {
     Node,
     /// Of nodes: their kubelets renew them.
     Lease,
+}
+
+/// One object of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectName<'a> {
+    Pod { namespace: &'a str, name: &'a str },
+    Namespace(&'a str),
+    Node(&'a str),
 }
 
 /// Part of a list. All parts show one moment.
@@ -79,6 +88,28 @@ impl ObjectKind {
     }
 }
 
+impl ObjectName<'_> {
+    fn path(self) -> String {
+        match self {
+            ObjectName::Pod { namespace, name } => {
+                format!("/api/v1/namespaces/{}/pods/{}", escaped(namespace), escaped(name))
+            }
+            ObjectName::Namespace(name) => format!("/api/v1/namespaces/{}", escaped(name)),
+            ObjectName::Node(name) => format!("/api/v1/nodes/{}", escaped(name)),
+        }
+    }
+}
+
+impl fmt::Display for ObjectName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ObjectName::Pod { namespace, name } => write!(f, "pod {namespace}/{name}"),
+            ObjectName::Namespace(name) => write!(f, "namespace {name}"),
+            ObjectName::Node(name) => write!(f, "node {name}"),
+        }
+    }
+}
+
 impl KubeObjects {
     /// Of a cluster that need not keep the records. Prepares connections; the first list makes one.
     pub async fn connect(config: &KubeConfig) -> Result<KubeObjects, StoreError> {
@@ -111,6 +142,31 @@ impl KubeObjects {
         let is_shown =
             service.is_none_or(|service| service.pointer("/spec/service").is_some_and(Value::is_object));
         Ok((answer.status == StatusCode::OK && !is_shown).then_some((Layout::V1, other)))
+    }
+
+    /// One object; `None` if there is none of that name.
+    pub async fn get(&self, name: ObjectName<'_>) -> Result<Option<Map<String, Value>>, StoreError> {
+        let answer = self.client.send(&Request::get(name.path())).await?;
+        let operation = format!("reading {name}");
+        match answer.status {
+            StatusCode::OK => {
+                serde_json::from_slice(&answer.body).map(Some).map_err(|error| unreadable(&operation, error))
+            }
+            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+
+    /// The server's version, which anybody may ask for.
+    pub async fn server_version(&self) -> Result<String, StoreError> {
+        let answer = self.client.send(&Request::get("/version".to_owned())).await?;
+        let operation = "reading the API server's version";
+        if answer.status != StatusCode::OK {
+            return Err(refusal(self.client.address(), operation, &answer));
+        }
+        let version: Value =
+            serde_json::from_slice(&answer.body).map_err(|error| unreadable(operation, error))?;
+        Ok(version.get("gitVersion").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
     /// A part of the list: the first, or the one that begins where another ended. Fails with [`StoreError::HistoryGone`] if the server

@@ -5,9 +5,11 @@ mod endpoint_write;
 mod recording;
 mod wiring;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
+use book::Book;
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac, Resource};
 use plan::between::{Protected, Trouble};
@@ -19,9 +21,12 @@ use tracing::{info, warn};
 use recording::{Recorded, Recording};
 use wiring::{Observed, Preparation, WireError};
 
-use super::endpoint::{EndpointId, Keeping, Wired};
+use super::endpoint::{Described, EndpointId, Keeping, Wired};
 use super::error::CniError;
-use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
+use super::result::Answered;
+use super::{
+    Call, Caller, del, delegate, gates, kubernetes, node, pod, profile, queued, ready, records, result,
+};
 use crate::between::read_protected;
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
@@ -30,13 +35,15 @@ use crate::services::Services;
 struct Add<'a> {
     call: &'a Call,
     services: Services<'a>,
-    book: book::Book,
+    book: Book,
     /// Lent to the kernel thread while it works in there.
     pod: Option<PodNamespace>,
     node: String,
     id: EndpointId,
     /// The record of the pod, where endpoints are views of pods.
     recorded_pod: Option<(Record, Resource)>,
+    described: Described,
+    namespace_labels: BTreeMap<String, String>,
 }
 
 pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
@@ -44,6 +51,7 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     call.netconf.check()?;
     let node = services.node_name(&call.netconf)?;
     let mtu = node::mtu(&call.netconf)?;
+    gates::wait(&call.netconf.calico.readiness_gates).await?;
     let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
     let _locked = services.locks.acquire(&call.sandbox).await;
     failpoint::hit(Point::AddFenced);
@@ -52,24 +60,73 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     queued::run_earlier(call, services).await?;
     let book = services.book(&call.netconf).await?;
-    let recorded_pod = pod::find(call, &node, &book, services).await?;
-    let annotated = pod::annotated(call, recorded_pod.as_ref(), &book, services).await?;
-    let call = annotated.as_ref().unwrap_or(call);
+    if call.netconf.goes_without_book() || ready::is_etcd(&call.netconf) {
+        ready::check(&call.netconf, &book).await?;
+    }
+    let known = Known::read(call, &node, &book, services).await?;
+    let call = known.annotated.as_ref().unwrap_or(call);
     call.netconf.check()?;
-    let keeping = Keeping::of(&book);
-    let id = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox);
-    let mut add = Add { call, services, book, pod: None, node, id, recorded_pod };
+    let id = EndpointId::of_call(Keeping::of(&book), &node, call);
+    let Known { recorded_pod, described, namespace_labels, .. } = known;
+    let described = with_asked(described, call);
+    let mut add = Add { call, services, book, pod: None, node, id, recorded_pod, described, namespace_labels };
     let (recorded, wiring) = add.connect(mtu).await?;
-    let done = add
-        .remember(&recorded, mtu)
-        .and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
+    let done = match profile::ensure(call, &add.book).await {
+        Ok(()) => add.remember(&recorded, mtu),
+        Err(error) => Err(error),
+    };
+    let done = done.and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
     if let Err(error) = done {
         add.undo(&recorded).await;
         return Err(error);
     }
     info!(sandbox = %call.sandbox, device = %wiring.host.device, addresses = ?recorded.wired.addresses, "added");
+    gates::await_policy(call.netconf.calico.policy_wait.as_ref(), &add.id).await;
     failpoint::hit(Point::AddBeforeAnswer);
-    Ok(result::of_add(&call.netconf.cni_version, &wiring, netns))
+    let answered = Answered { routes: recorded.routes, mtu: node::configured_mtu(&call.netconf, mtu) };
+    Ok(result::of_add(&call.netconf.cni_version, &wiring, netns, &answered))
+}
+
+/// What Kubernetes says of the pod, wherever it keeps the records.
+struct Known {
+    /// The call with what the pod and its namespace ask for.
+    annotated: Option<Call>,
+    recorded_pod: Option<(Record, Resource)>,
+    described: Described,
+    namespace_labels: BTreeMap<String, String>,
+}
+
+impl Known {
+    async fn read(call: &Call, node: &str, book: &Book, services: Services<'_>) -> Result<Known, CniError> {
+        if Keeping::of(book) == Keeping::Views {
+            let recorded_pod = pod::find(call, node, book, services).await?;
+            let annotated = pod::annotated(call, recorded_pod.as_ref(), book, services).await?;
+            let (described, namespace_labels) = (Described::default(), BTreeMap::new());
+            return Ok(Known { annotated, recorded_pod, described, namespace_labels });
+        }
+        let Some(facts) = kubernetes::facts(call, node, services).await? else {
+            let (described, namespace_labels) = (Described::default(), BTreeMap::new());
+            return Ok(Known { annotated: None, recorded_pod: None, described, namespace_labels });
+        };
+        let annotated = pod::with_annotations(call, &facts.of_namespace, facts.annotations())?;
+        let described = facts.described();
+        Ok(Known { annotated, recorded_pod: None, described, namespace_labels: facts.namespace_labels })
+    }
+}
+
+/// The description with what the call and the pod's annotations say themselves.
+fn with_asked(mut described: Described, call: &Call) -> Described {
+    let (netconf, asked) = (&call.netconf, &call.netconf.asked);
+    described.profiles = profile::of_endpoint(call).or(described.profiles);
+    if call.request.pod.is_none() && !netconf.calico.labels.is_empty() {
+        described.labels = Some(netconf.calico.labels.clone());
+    }
+    if !asked.more_sources.is_empty() {
+        let networks: Vec<String> = asked.more_sources.iter().map(ToString::to_string).collect();
+        described.fields.insert("allowSpoofedSourcePrefixes".to_owned(), networks.into());
+    }
+    described.floating.clone_from(&asked.floating);
+    described
 }
 
 /// The runtime stopped waiting for this ADD.
@@ -83,7 +140,7 @@ impl Add<'_> {
         let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
         loop {
             let (recorded, prepared) = self.record_and_prepare(&device, mtu).await?;
-            if let Err(error) = self.refuse_protected(&recorded).await {
+            if let Err(error) = self.refuse_recorded(&recorded).await {
                 self.abandon(prepared).await;
                 self.undo(&recorded).await;
                 return Err(error);
@@ -101,6 +158,14 @@ impl Add<'_> {
                 error => return Err(error.into()),
             }
         }
+    }
+
+    async fn refuse_recorded(&self, recorded: &Recorded) -> Result<(), CniError> {
+        if let Some(floating) = self.described.dangling(&recorded.wired.addresses) {
+            let message = format!("the floating address {floating} leads nowhere: the pod has no address of its IP version");
+            return Err(CniError::configuration(message));
+        }
+        self.refuse_protected(recorded).await
     }
 
     /// A pod with the address of a node or a service would hide it on this node. A pod that was wired with it keeps it.
@@ -166,6 +231,8 @@ impl Add<'_> {
             pod: self.recorded_pod.as_ref(),
             device: if observed.is_taken { self.own_device_name() } else { device.clone() },
             interface: observed.interface,
+            described: &self.described,
+            namespace_labels: &self.namespace_labels,
         };
         failpoint::hit(Point::AddBeforeRecords);
         let recorded = recording.ensure(self.services).await?;
@@ -291,5 +358,6 @@ fn attachment(call: &Call, wired: &Wired, mtu: u32) -> Attachment {
         mtu,
         addresses: wired.addresses.clone(),
         pod_forwards: call.netconf.pod_forwards,
+        pod_routes: call.netconf.pod_routes.clone(),
     }
 }
