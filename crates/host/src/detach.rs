@@ -158,6 +158,18 @@ impl Host {
         Ok(if is_own { PodInterface::Own } else { PodInterface::Foreign })
     }
 
+    /// The link of another sandbox of ours to which the pod's interface leads, if it has one of the name that this sandbox wants.
+    pub fn predecessor(
+        &mut self,
+        sandbox: &Sandbox,
+        pod: &mut PodNamespace,
+    ) -> Result<Option<OwnedLink>, HostError> {
+        let Some(inside) = interface_of(sandbox, pod)? else { return Ok(None) };
+        let Some(outside) = self.other_end(&inside)? else { return Ok(None) };
+        let owner = outside.owner().filter(|owner| owner != sandbox);
+        Ok(owner.map(|owner| OwnedLink { name: outside.name, index: outside.index, owner }))
+    }
+
     /// The other end of a pod's device, if it is a veth to this node.
     fn other_end(&mut self, inside: &Link) -> Result<Option<Link>, HostError> {
         let Some(outside_index) = inside.peer_index else { return Ok(None) };

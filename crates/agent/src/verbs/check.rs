@@ -8,8 +8,9 @@ use plan::{Attachment, PodWiring};
 
 use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::{CniError, code};
+use super::known::Known;
 use super::records::Held;
-use super::{Call, delegate, endpoint, node, pod, result};
+use super::{Call, delegate, endpoint, node, result};
 use crate::services::{FoundBook, Services};
 
 pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniError> {
@@ -28,7 +29,10 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
     answered.sort_unstable();
     let mut problems = Vec::new();
     let recorded = check_records(call, services, &answered, &mut problems).await?;
-    check_kernel(call, services, recorded, &answered, &mut problems).await?;
+    // What another program made is its own to check.
+    if call.netconf.calico.backend.is_none() {
+        check_kernel(call, services, recorded, &answered, &mut problems).await?;
+    }
     if problems.is_empty() {
         return Ok(());
     }
@@ -39,8 +43,8 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
 /// The call with what its pod asks for, where the store tells that.
 async fn annotated(call: &Call, services: Services<'_>) -> Result<Option<Call>, CniError> {
     let Some(book) = services.existing_book_if_any(&call.netconf).await? else { return Ok(None) };
-    let recorded = pod::find(call, &services.node_name(&call.netconf)?, &book, services).await?;
-    pod::annotated(call, recorded.as_ref(), &book, services).await
+    let node = services.node_name(&call.netconf)?;
+    Known::read(call, &node, &book, services).await.map(|known| known.annotated)
 }
 
 /// IPAM records and endpoint must agree with ADD's result. Returns the wiring that the endpoint records.

@@ -1,11 +1,11 @@
 //! Another IPAM plugin that allocates the addresses: executed as the specification requires, with the same configuration.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -22,7 +22,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What a plugin allocated.
 #[derive(Debug, Default)]
 pub(super) struct Allocated {
-    pub(super) addresses: Vec<IpAddr>,
+    /// With the prefix lengths that the plugin answered.
+    pub(super) networks: Vec<IpNet>,
     /// As the plugin wrote them.
     pub(super) routes: Vec<Value>,
 }
@@ -30,8 +31,8 @@ pub(super) struct Allocated {
 /// The addresses that the plugin allocates; or those that the pod brings along, which no plugin allocates.
 pub(super) async fn add(call: &Call, node: &str, services: Services<'_>) -> Result<Allocated, CniError> {
     if !call.netconf.asked.without_ipam.is_empty() {
-        let addresses = call.netconf.asked.without_ipam.clone();
-        return Ok(Allocated { addresses, ..Allocated::default() });
+        let networks = call.netconf.asked.without_ipam.iter().copied().map(IpNet::from).collect();
+        return Ok(Allocated { networks, ..Allocated::default() });
     }
     let Some(mut plugin) = plugin_of(call)? else { return Ok(Allocated::default()) };
     if call.netconf.ipam.uses_pod_cidrs {
@@ -41,11 +42,11 @@ pub(super) async fn add(call: &Call, node: &str, services: Services<'_>) -> Resu
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| {
         CniError::new(code::NOT_DECODED, format!("the answer of {} is not JSON", plugin.name)).because(&error)
     })?;
-    let addresses = result::addresses_of(&answer, call.sandbox.interface());
-    if addresses.is_empty() {
+    let networks = result::networks_of(&answer, call.sandbox.interface());
+    if networks.is_empty() {
         return Err(CniError::new(code::ADDRESSES, format!("{} allocated no address", plugin.name)));
     }
-    Ok(Allocated { addresses, routes: result::routes_of(&answer) })
+    Ok(Allocated { networks, routes: result::routes_of(&answer) })
 }
 
 /// Releases the addresses, if another plugin allocated them.

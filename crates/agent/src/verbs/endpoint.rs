@@ -15,9 +15,9 @@ use model::{
 };
 use serde_json::{Value, json};
 
-use super::Call;
 use super::error::CniError;
 use super::request::PodName;
+use super::{Call, profile};
 
 /// The namespace of containers that are not pods, as with Calico.
 const NAMESPACE_DEFAULT: &str = "default";
@@ -45,6 +45,7 @@ pub(super) struct EndpointId {
     pub(super) name: EndpointName,
     /// As the record names it.
     container_id: String,
+    network: String,
     /// Names that are not valid in a record.
     originals: BTreeMap<Named, String>,
 }
@@ -102,7 +103,8 @@ impl EndpointId {
         };
         let (node, orchestrator) = (node.to_owned(), orchestrator.to_owned());
         let name = EndpointName { node, orchestrator, workload, endpoint };
-        EndpointId { keeping, namespace, name, container_id, originals }
+        let network = sandbox.network().to_owned();
+        EndpointId { keeping, namespace, name, container_id, network, originals }
     }
 
     /// The record of a call's attachment.
@@ -243,6 +245,13 @@ pub(super) fn record(
             }
         }
     }
+    let is_same_container = earlier.is_some_and(|earlier| text_of(earlier, "containerID") == Some(&id.container_id));
+    if is_same_container && id.keeping == Keeping::Records {
+        // The container had this interface in another network, whose DEL is still to come.
+        endpoint.metadata.annotations.insert(NETWORK_ANNOTATION.to_owned(), id.network.clone());
+    } else {
+        endpoint.metadata.annotations.remove(NETWORK_ANNOTATION);
+    }
     endpoint.body.insert("spec".to_owned(), spec(id, wired));
     if id.keeping == Keeping::Records {
         described.put_into(&mut endpoint);
@@ -271,6 +280,44 @@ fn spec(id: &EndpointId, wired: &Wired) -> Value {
         device: wired.device.as_str(),
         mac: Some(wired.mac),
     })
+}
+
+/// Which network a container's interface belongs to, where it was in several.
+const NETWORK_ANNOTATION: &str = "plumbline.io/network";
+
+fn text_of<'a>(endpoint: &'a Resource, field: &str) -> Option<&'a str> {
+    endpoint.spec(field).and_then(Value::as_str)
+}
+
+/// Whether a record of the sandbox's container is of the sandbox's network, too. Most do not say.
+pub(super) fn is_of_network(endpoint: &Resource, sandbox: &Sandbox) -> bool {
+    let named = endpoint.metadata.annotations.get(NETWORK_ANNOTATION);
+    named.is_none_or(|named| named == sandbox.network())
+}
+
+/// The record without the profile of a network that the container joined later, through the interface that it had; `None` if it did not.
+pub(super) fn without_joined(endpoint: &Resource, sandbox: &Sandbox) -> Option<Resource> {
+    if text_of(endpoint, "orchestrator") != Some("cni") {
+        return None;
+    }
+    let profile = profile::name_of(sandbox.network());
+    let mut rest = endpoint.clone();
+    let listed = rest.spec_mut().get_mut("profiles").and_then(Value::as_array_mut)?;
+    let is_first = listed.first().and_then(Value::as_str).is_none_or(|first| first == profile);
+    let before = listed.len();
+    listed.retain(|entry| entry.as_str() != Some(&profile));
+    (!is_first && listed.len() < before).then_some(rest)
+}
+
+/// The record with the profile of a further network; `None` if it has that already.
+pub(super) fn with_joined(endpoint: &Resource, profile: &str) -> Option<Resource> {
+    let mut joined = endpoint.clone();
+    let listed = joined.spec_mut().entry("profiles").or_insert_with(|| json!([])).as_array_mut()?;
+    if listed.iter().any(|entry| entry.as_str() == Some(profile)) {
+        return None;
+    }
+    listed.push(profile.into());
+    Some(joined)
 }
 
 /// The container ID of a record's sandbox, as its caller named it.

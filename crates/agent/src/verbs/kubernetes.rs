@@ -28,15 +28,13 @@ const COPIED: [&str; 3] = ["serviceAccountName", "ports", "qosControls"];
 pub(super) struct Facts {
     /// The pod as an endpoint.
     endpoint: Resource,
+    /// All of the pod's.
+    pub(super) annotations: Annotations,
     pub(super) of_namespace: Annotations,
     pub(super) namespace_labels: BTreeMap<String, String>,
 }
 
 impl Facts {
-    pub(super) fn annotations(&self) -> &Annotations {
-        &self.endpoint.metadata.annotations
-    }
-
     pub(super) fn described(&self) -> Described {
         let texts = |field: &str| {
             let listed = self.endpoint.spec(field).and_then(Value::as_array)?;
@@ -79,6 +77,7 @@ pub(super) async fn facts(
     let namespace = namespace_of(&call.netconf, &name.namespace, services).await?;
     Ok(Some(Facts {
         endpoint,
+        annotations: texts(&object, "annotations"),
         of_namespace: texts(&namespace, "annotations"),
         namespace_labels: texts(&namespace, "labels"),
     }))
@@ -283,9 +282,10 @@ mod tests {
                 {"ports": [{"name": "http", "containerPort": 80}, {"containerPort": 81}]}]},
         });
         let endpoint = endpoint_of(pod.as_object().unwrap()).unwrap().unwrap();
-        let facts =
-            Facts { endpoint, of_namespace: BTreeMap::new(), namespace_labels: BTreeMap::new() };
-        assert_eq!(facts.annotations().len(), 1);
+        let annotations = texts(pod.as_object().unwrap(), "annotations");
+        assert_eq!(annotations.len(), 2);
+        let nothing = BTreeMap::new;
+        let facts = Facts { endpoint, annotations, of_namespace: nothing(), namespace_labels: nothing() };
         let described = facts.described();
         let labels = described.labels.unwrap();
         assert_eq!((labels["app"].as_str(), labels["projectcalico.org/serviceaccount"].as_str()), ("web", "robot"));

@@ -16,6 +16,7 @@
 
 mod add;
 mod address_role;
+mod backend;
 mod caller;
 mod check;
 pub(crate) mod confirm;
@@ -24,10 +25,13 @@ mod delegate;
 mod endpoint;
 mod error;
 mod gates;
+mod gateways;
 mod gc;
+mod known;
 mod kubernetes;
 mod netconf;
 pub(crate) mod node;
+mod old_handles;
 mod one_shot;
 mod pod;
 mod profile;
@@ -37,6 +41,7 @@ pub(crate) mod records;
 mod request;
 mod result;
 mod status;
+mod test;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +54,7 @@ pub(crate) use error::{CniError, code};
 pub(crate) use netconf::NetConf;
 pub(crate) use one_shot::run;
 pub(crate) use queued::retry as retry_queued_del;
+pub(crate) use test::run as run_test;
 
 use request::{Request, Verb};
 

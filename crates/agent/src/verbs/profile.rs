@@ -11,21 +11,21 @@ use tracing::info;
 use super::Call;
 use super::endpoint::Keeping;
 use super::error::CniError;
-use super::netconf::{NetConf, PolicyType};
+use super::netconf::PolicyType;
 
 /// The profile is a label, too, and labels are no longer.
 const NAME_MAX: usize = 63;
 
 /// The name of a network's profile: the network's own where a record can have it.
-pub(super) fn name(netconf: &NetConf) -> String {
-    let name = Named::Pod.recorded(&netconf.name).into_owned();
-    if name.len() > NAME_MAX { shortened(&netconf.name) } else { name }
+pub(super) fn name_of(network: &str) -> String {
+    let name = Named::Pod.recorded(network).into_owned();
+    if name.len() > NAME_MAX { shortened(network) } else { name }
 }
 
 /// The profiles of the call's endpoint; `None` if Kubernetes says which.
 pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
     let is_of_kubernetes = call.request.pod.is_some() && call.netconf.calico.policy == PolicyType::Kubernetes;
-    (!is_of_kubernetes).then(|| vec![name(&call.netconf)])
+    (!is_of_kubernetes).then(|| vec![name_of(&call.netconf.name)])
 }
 
 /// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network.
@@ -33,7 +33,7 @@ pub(super) async fn ensure(call: &Call, book: &Book) -> Result<(), CniError> {
     if call.netconf.calico.policy != PolicyType::Network || Keeping::of(book) == Keeping::Views {
         return Ok(());
     }
-    let name = name(&call.netconf);
+    let name = name_of(&call.netconf.name);
     let key = Key::cluster(Kind::Profile, &name);
     if book.store().get(&key).await?.is_some() {
         return Ok(());
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn every_network_can_have_a_profile() {
         for network in ["k8s-pod-network", "net1", "Net_1", "a.b", &"x".repeat(200)] {
-            let name = name(&NetConf { name: network.to_owned(), ..NetConf::default() });
+            let name = name_of(network);
             for is_open in [true, false] {
                 let violations = validate(&profile(&name, is_open));
                 assert!(violations.is_empty(), "{name}: {violations:?}");

@@ -36,7 +36,7 @@ fn not_ready() -> CniError {
         .hint("`plumb datastore migrate unlock` ends the lock")
 }
 
-fn never_set_up(key: &Key) -> CniError {
+pub(super) fn never_set_up(key: &Key) -> CniError {
     CniError::new(code::TRY_LATER, format!("the store has no {key}"))
         .hint("start the node's agent, which sets up an empty store, or see that etcd_endpoints names the right one")
 }

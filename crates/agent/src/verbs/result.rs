@@ -139,6 +139,11 @@ pub(crate) fn of_ipam(version: &str, allocated: &[AllocatedAddress]) -> Value {
         route
     };
     let routes: Vec<Value> = allocated.iter().map(route).collect();
+    of_ipam_with(version, allocated, &routes)
+}
+
+/// The same with other routes.
+pub(crate) fn of_ipam_with(version: &str, allocated: &[AllocatedAddress], routes: &[Value]) -> Value {
     if has_flat_addresses(version) {
         let networks = allocated.iter().map(|address| (address.network, address.gateway));
         return flat(version, networks, &json!(routes));
@@ -182,15 +187,21 @@ pub(crate) fn routes_of(result: &Value) -> Vec<Value> {
 
 /// The addresses in an earlier result of ADD. Later plugins of a chain may have added to it.
 pub(crate) fn addresses_of(result: &Value, interface: &str) -> Vec<IpAddr> {
+    networks_of(result, interface).iter().map(IpNet::addr).collect()
+}
+
+/// The same with their prefix lengths.
+pub(crate) fn networks_of(result: &Value, interface: &str) -> Vec<IpNet> {
     let name_of = |ip: &Value| {
         let index = usize::try_from(ip.get("interface")?.as_u64()?).ok()?;
         result.get("interfaces")?.get(index)?.get("name")?.as_str()
     };
     let is_ours = |ip: &&Value| name_of(ip).is_none_or(|name| name == interface);
-    let address = |ip: &Value| ip.get("address")?.as_str()?.split('/').next()?.parse().ok();
+    let network = |text: &str| text.parse::<IpNet>().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
+    let address = |ip: &Value| network(ip.get("address")?.as_str()?);
     let ips = result.get("ips").and_then(Value::as_array);
     let listed = ips.into_iter().flatten().filter(is_ours).filter_map(address);
-    let flat = |key: &str| result.get(key)?.get("ip")?.as_str()?.split('/').next()?.parse().ok();
+    let flat = |key: &str| network(result.get(key)?.get("ip")?.as_str()?);
     listed.chain(["ip4", "ip6"].into_iter().filter_map(flat)).collect()
 }
 

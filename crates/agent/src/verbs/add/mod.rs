@@ -1,6 +1,8 @@
 //! ADD: the records in one commit, and the bare veth at the same time; then the rest of the kernel, read back; then the journal. A failure
 //! undoes what was done.
 
+mod by_backend;
+mod earlier;
 mod endpoint_write;
 mod recording;
 mod wiring;
@@ -18,18 +20,18 @@ use serde_json::Value;
 use store::Record;
 use tracing::{info, warn};
 
-use recording::{Recorded, Recording};
+use recording::{Made, Recorded, Recording};
 use wiring::{Observed, Preparation, WireError};
 
 use super::endpoint::{Described, EndpointId, Keeping, Wired};
 use super::error::CniError;
+use super::known::{Known, with_asked};
 use super::result::Answered;
-use super::{
-    Call, Caller, del, delegate, gates, kubernetes, node, pod, profile, queued, ready, records, result,
-};
+use super::{Call, Caller, del, delegate, gates, node, profile, queued, ready, records, result};
 use crate::between::read_protected;
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
+use crate::namespaces::Annotations;
 use crate::services::Services;
 
 struct Add<'a> {
@@ -43,6 +45,7 @@ struct Add<'a> {
     /// The record of the pod, where endpoints are views of pods.
     recorded_pod: Option<(Record, Resource)>,
     described: Described,
+    pod_annotations: Annotations,
     namespace_labels: BTreeMap<String, String>,
 }
 
@@ -67,9 +70,17 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     let call = known.annotated.as_ref().unwrap_or(call);
     call.netconf.check()?;
     let id = EndpointId::of_call(Keeping::of(&book), &node, call);
-    let Known { recorded_pod, described, namespace_labels, .. } = known;
+    let Known { recorded_pod, described, pod_annotations, namespace_labels, .. } = known;
     let described = with_asked(described, call);
-    let mut add = Add { call, services, book, pod: None, node, id, recorded_pod, described, namespace_labels };
+    let pod = None;
+    let mut add =
+        Add { call, services, book, pod, node, id, recorded_pod, described, pod_annotations, namespace_labels };
+    if let Some(backend) = &call.netconf.calico.backend {
+        return add.connect_by(backend, mtu, caller).await;
+    }
+    if let Some(joined) = add.join(mtu).await? {
+        return Ok(joined);
+    }
     let (recorded, wiring) = add.connect(mtu).await?;
     let done = match profile::ensure(call, &add.book).await {
         Ok(()) => add.remember(&recorded, mtu),
@@ -85,48 +96,6 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     failpoint::hit(Point::AddBeforeAnswer);
     let answered = Answered { routes: recorded.routes, mtu: node::configured_mtu(&call.netconf, mtu) };
     Ok(result::of_add(&call.netconf.cni_version, &wiring, netns, &answered))
-}
-
-/// What Kubernetes says of the pod, wherever it keeps the records.
-struct Known {
-    /// The call with what the pod and its namespace ask for.
-    annotated: Option<Call>,
-    recorded_pod: Option<(Record, Resource)>,
-    described: Described,
-    namespace_labels: BTreeMap<String, String>,
-}
-
-impl Known {
-    async fn read(call: &Call, node: &str, book: &Book, services: Services<'_>) -> Result<Known, CniError> {
-        if Keeping::of(book) == Keeping::Views {
-            let recorded_pod = pod::find(call, node, book, services).await?;
-            let annotated = pod::annotated(call, recorded_pod.as_ref(), book, services).await?;
-            let (described, namespace_labels) = (Described::default(), BTreeMap::new());
-            return Ok(Known { annotated, recorded_pod, described, namespace_labels });
-        }
-        let Some(facts) = kubernetes::facts(call, node, services).await? else {
-            let (described, namespace_labels) = (Described::default(), BTreeMap::new());
-            return Ok(Known { annotated: None, recorded_pod: None, described, namespace_labels });
-        };
-        let annotated = pod::with_annotations(call, &facts.of_namespace, facts.annotations())?;
-        let described = facts.described();
-        Ok(Known { annotated, recorded_pod: None, described, namespace_labels: facts.namespace_labels })
-    }
-}
-
-/// The description with what the call and the pod's annotations say themselves.
-fn with_asked(mut described: Described, call: &Call) -> Described {
-    let (netconf, asked) = (&call.netconf, &call.netconf.asked);
-    described.profiles = profile::of_endpoint(call).or(described.profiles);
-    if call.request.pod.is_none() && !netconf.calico.labels.is_empty() {
-        described.labels = Some(netconf.calico.labels.clone());
-    }
-    if !asked.more_sources.is_empty() {
-        let networks: Vec<String> = asked.more_sources.iter().map(ToString::to_string).collect();
-        described.fields.insert("allowSpoofedSourcePrefixes".to_owned(), networks.into());
-    }
-    described.floating.clone_from(&asked.floating);
-    described
 }
 
 /// The runtime stopped waiting for this ADD.
@@ -192,7 +161,12 @@ impl Add<'_> {
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let (pod, observed) = wiring::observe(self.pod.take(), self.call, device, self.services).await?;
+        let (mut pod, mut observed) =
+            wiring::observe(self.pod.take(), self.call, device, self.services).await?;
+        if let Some(earlier) = observed.predecessor.take().filter(|earlier| self.may_replace(earlier, device)) {
+            pod = self.replace(earlier, pod).await?;
+            (pod, observed) = wiring::observe(Some(pod), self.call, device, self.services).await?;
+        }
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
         let preparation = Preparation {
@@ -308,6 +282,15 @@ impl Add<'_> {
             return;
         }
         failpoint::hit(Point::AddUndoDetached);
+        self.undo_records(made).await;
+        if let Err(error) = self.services.forget(sandbox) {
+            warn!(%sandbox, %error, "cannot undo the ADD: the journal entry remains");
+        }
+        failpoint::hit(Point::AddAfterUndo);
+    }
+
+    async fn undo_records(&self, made: &Made) {
+        let sandbox = &self.call.sandbox;
         let key = self.id.key().ok().flatten();
         if let Err(error) = records::release(&self.book, sandbox, key, made.replaced.as_ref()).await {
             warn!(%sandbox, %error, "cannot undo the ADD: the records remain");
@@ -316,10 +299,6 @@ impl Add<'_> {
         if let Err(error) = delegate::release(self.call).await {
             warn!(%sandbox, %error, "cannot undo the ADD: the other plugin's addresses remain");
         }
-        if let Err(error) = self.services.forget(sandbox) {
-            warn!(%sandbox, %error, "cannot undo the ADD: the journal entry remains");
-        }
-        failpoint::hit(Point::AddAfterUndo);
     }
 }
 

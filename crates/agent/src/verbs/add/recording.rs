@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 
 use super::super::endpoint::{self, Described, EndpointId, Keeping, Wired};
 use super::super::error::CniError;
+use super::super::gateways::in_block;
 use super::super::records::{Held, Tries, find_endpoint};
 use super::super::{Call, confirm, delegate, node, pod, result};
 use super::endpoint_write::EndpointWrite;
@@ -32,6 +33,8 @@ pub(super) struct Recorded {
     pub(super) is_wired: bool,
     /// What the answer says of routes.
     pub(super) routes: Vec<Value>,
+    /// The addresses, each with the prefix length of where it comes from.
+    pub(super) networks: Vec<IpNet>,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +61,17 @@ pub(super) struct Recording<'a> {
     pub(super) namespace_labels: &'a BTreeMap<String, String>,
 }
 
-/// Addresses that a commit gave, and the routes that belong to them.
-type Given = (Vec<IpAddr>, Vec<Value>);
+/// Addresses that a commit gave.
+struct Given {
+    networks: Vec<IpNet>,
+    routes: Vec<Value>,
+}
+
+impl Given {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.networks.iter().map(IpNet::addr).collect()
+    }
+}
 
 impl Recording<'_> {
     /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are reused.
@@ -82,9 +94,10 @@ impl Recording<'_> {
         let mut tries = Tries::default();
         loop {
             match self.try_record(&endpoint, handle_exists, services).await {
-                Ok((addresses, routes)) => {
+                Ok(given) => {
                     let made = Some(Made { replaced: endpoint.into_replaced() });
-                    return Ok(Recorded { wired: self.wired(addresses), made, is_wired: false, routes });
+                    let (wired, Given { networks, routes }) = (self.wired(given.addresses()), given);
+                    return Ok(Recorded { wired, made, is_wired: false, routes, networks });
                 }
                 // Either this sandbox again, or another interface of it.
                 Err(Obstacle::HandleExists) => {
@@ -198,23 +211,20 @@ impl Recording<'_> {
             self.book.assign_addresses(request).await
         };
         let granted = granted.map(|granted| granted.addresses).map_err(Obstacle::from)?;
-        let routes = self.routes(granted.iter().map(|granted| (granted.address, granted.block)));
-        Ok((granted.into_iter().map(|granted| granted.address).collect(), routes))
+        Ok(self.given(granted.iter().map(|granted| (granted.address, granted.block))))
     }
 
-    /// As Calico answers them: an address with its block's prefix length. One that the caller asked for is alone, and what a pod asks
-    /// for in annotations has none.
-    fn routes(&self, addresses: impl Iterator<Item = (IpAddr, Cidr)>) -> Vec<Value> {
+    /// As Calico's IPAM plugin answers: an address with its block's prefix length, and a route to it. One that the caller asked for is
+    /// alone, and what a pod asks for in annotations has no route.
+    fn given(&self, addresses: impl Iterator<Item = (IpAddr, Cidr)>) -> Given {
         let asked = &self.call.netconf.asked;
-        if asked.is_by_annotation {
-            return Vec::new();
-        }
-        let is_alone = !asked.addresses.is_empty();
-        let network = |(address, block): (IpAddr, Cidr)| match is_alone {
-            true => IpNet::from(address),
-            false => IpNet::new(address, block.prefix_len()).expect("a block's prefix fits its addresses"),
+        let network = |(address, block): (IpAddr, Cidr)| match asked.addresses.is_empty() {
+            true => in_block(address, block),
+            false => IpNet::from(address),
         };
-        addresses.map(network).map(result::route_to).collect()
+        let networks: Vec<IpNet> = addresses.map(network).collect();
+        let routes = networks.iter().copied().filter(|_| !asked.is_by_annotation).map(result::route_to);
+        Given { routes: routes.collect(), networks }
     }
 
     /// Another plugin allocates the addresses; only the endpoint is recorded here.
@@ -225,7 +235,8 @@ impl Recording<'_> {
     ) -> Result<Given, Obstacle> {
         let allocated = delegate::add(self.call, self.node, services).await?;
         failpoint::hit(Point::AddDelegated);
-        let resource = match self.endpoint(&allocated.addresses, endpoint.earlier()) {
+        let given = Given { networks: allocated.networks, routes: allocated.routes };
+        let resource = match self.endpoint(&given.addresses(), endpoint.earlier()) {
             Ok(resource) => resource,
             Err(error) => {
                 delegate::release(self.call).await?;
@@ -234,7 +245,7 @@ impl Recording<'_> {
         };
         let change = endpoint.change(&resource);
         match self.book.store().commit(change.into_iter().collect()).await {
-            Ok(_) => Ok((allocated.addresses, allocated.routes)),
+            Ok(_) => Ok(given),
             Err(error) => {
                 // The next attempt asks it again.
                 delegate::release(self.call).await?;
@@ -294,12 +305,19 @@ impl Recording<'_> {
             Some(wired) => !self.is_believed(wired, &held)?,
             None => false,
         };
-        let routes = match self.call.netconf.goes_without_book() {
-            true => self.call.netconf.configured_routes(),
-            false => self.routes(held.addresses.iter().map(|held| (held.address, held.block))),
+        let again = |wired: Wired, given: &Given| Recorded {
+            networks: networks_of(&wired.addresses, &given.networks),
+            routes: given.routes.clone(),
+            wired,
+            made: None,
+            is_wired,
         };
+        let mut given = self.given(held.addresses.iter().map(|held| (held.address, held.block)));
+        if self.call.netconf.goes_without_book() {
+            given.routes = self.call.netconf.configured_routes();
+        }
         let addresses = match recorded {
-            Some(wired) if !is_wrong => return Ok(Recorded { wired, made: None, is_wired, routes }),
+            Some(wired) if !is_wrong => return Ok(again(wired, &given)),
             // Only its device is wrong.
             Some(wired) if held.addresses.is_empty() => wired.addresses,
             _ => confirm::agreed(&[], &held.addresses()),
@@ -319,7 +337,7 @@ impl Recording<'_> {
                 outcome => drop(outcome?),
             }
         }
-        Ok(Recorded { wired, made: None, is_wired, routes })
+        Ok(again(wired, &given))
     }
 
     /// Whether the record of this sandbox says what IPAM says. Others than us may write a pod's annotations.
@@ -332,6 +350,12 @@ impl Recording<'_> {
             held.addresses.is_empty() || confirm::are_the_same(&recorded.addresses, &held.addresses());
         Ok(has_its_addresses && confirm::is_device_of(&recorded.device, pod, sandbox)?)
     }
+}
+
+/// The addresses with the prefix lengths that are known.
+fn networks_of(addresses: &[IpAddr], known: &[IpNet]) -> Vec<IpNet> {
+    let network = |address: &IpAddr| known.iter().copied().find(|network| network.addr() == *address);
+    addresses.iter().map(|address| network(address).unwrap_or_else(|| IpNet::from(*address))).collect()
 }
 
 /// Why a commit failed.

@@ -1,6 +1,6 @@
 //! The kernel's part of an ADD: first the veth, which needs no address, then the rest.
 
-use host::{Ahead, Host, HostError, PodInterface, PodNamespace, Prepared};
+use host::{Ahead, Host, HostError, OwnedLink, PodInterface, PodNamespace, Prepared};
 use model::DeviceName;
 use plan::{Attachment, PodWiring};
 use tracing::{debug, info};
@@ -12,9 +12,11 @@ use crate::guard::WantedGuard;
 use crate::services::Services;
 
 /// The pod's state before anything is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Observed {
     pub(super) interface: PodInterface,
+    /// Whose the interface is, if it is another sandbox's of ours.
+    pub(super) predecessor: Option<OwnedLink>,
     /// Another sandbox has the device's name.
     pub(super) is_taken: bool,
 }
@@ -36,8 +38,12 @@ pub(super) async fn observe(
             info!("loaded the rules that restrict pods to their own addresses");
         }
         let interface = host.pod_interface(&sandbox, &mut pod)?;
+        let predecessor = match interface {
+            PodInterface::Foreign => host.predecessor(&sandbox, &mut pod)?,
+            PodInterface::None | PodInterface::Own => None,
+        };
         let is_taken = host.is_name_taken(&device, &sandbox)?;
-        Ok((pod, Observed { interface, is_taken }))
+        Ok((pod, Observed { interface, predecessor, is_taken }))
     };
     services.in_kernel_here(observe).await?
 }

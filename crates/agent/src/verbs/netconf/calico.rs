@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::read::{Object, flag, section, text, texts, wrong};
-use super::{CniError, code};
+use super::CniError;
 
 /// Where Felix says which endpoints have their policy.
 const STATUS_DIR: &str = "/var/run/calico/endpoint-status";
@@ -194,7 +194,7 @@ pub(super) fn pod_routes(document: &Object, ipam: &Object) -> Result<Vec<IpNet>,
         routes.push(network.ok_or_else(|| wrong("ipam.routes[].dst", "a network", destination))?);
     }
     if !routes.is_empty() && flag(document, "include_default_routes", false)? {
-        routes.extend(["0.0.0.0/0", "::/0"].map(|all| all.parse::<IpNet>().expect("a network")));
+        routes.splice(0..0, ["0.0.0.0/0", "::/0"].map(|all| all.parse::<IpNet>().expect("a network")));
     }
     Ok(routes)
 }
@@ -309,7 +309,7 @@ mod tests {
         let listed = json!([{"dst": "10.9.0.0/16", "gw": "1.1.1.1"}, {"gw": "x"}]);
         assert_eq!(routes(false, of_host_local(listed.clone())).unwrap(), ["10.9.0.0/16"]);
         let both = routes(true, of_host_local(listed.clone())).unwrap();
-        assert_eq!(both, ["10.9.0.0/16", "0.0.0.0/0", "::/0"]);
+        assert_eq!(both, ["0.0.0.0/0", "::/0", "10.9.0.0/16"]);
         assert!(routes(true, of_host_local(json!([]))).unwrap().is_empty());
         assert!(routes(true, json!({"type": "static", "routes": listed})).unwrap().is_empty());
         for wrong in [json!("x"), json!([{"dst": 5}]), json!([{"dst": "10.9.0.0"}])] {
