@@ -67,7 +67,11 @@ pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(),
         ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
     }
     ensure(store, resource(Kind::BgpConfiguration, DEFAULT, json!({}))).await?;
-    ensure(store, resource(Kind::KubeControllersConfiguration, DEFAULT, controllers())).await?;
+    match ensure(store, resource(Kind::KubeControllersConfiguration, DEFAULT, controllers())).await {
+        // No agent needs it, so a node's own role does not have it. An operator or the controllers create it.
+        Err(StoreError::AccessDenied { .. } | StoreError::Unsupported { .. }) => {}
+        outcome => outcome?,
+    }
     if store.get(&Key::IpamConfig).await?.is_none() {
         match store.create(Key::IpamConfig, IpamConfig::default().encode()).await {
             Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}

@@ -12,6 +12,7 @@ use super::Call;
 use super::endpoint::Keeping;
 use super::error::CniError;
 use super::netconf::PolicyType;
+use crate::services::Services;
 
 /// The profile is a label, too, and labels are no longer.
 const NAME_MAX: usize = 63;
@@ -29,7 +30,7 @@ pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
 }
 
 /// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network.
-pub(super) async fn ensure(call: &Call, book: &Book) -> Result<(), CniError> {
+pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<(), CniError> {
     if call.netconf.calico.policy != PolicyType::Network || Keeping::of(book) == Keeping::Views {
         return Ok(());
     }
@@ -45,6 +46,11 @@ pub(super) async fn ensure(call: &Call, book: &Book) -> Result<(), CniError> {
             Ok(())
         }
         Err(StoreError::AlreadyExists { .. }) => Ok(()),
+        // A node's own role may not write what is the cluster's.
+        Err(StoreError::AccessDenied { .. }) => {
+            services.warn_once(format!("the network has no profile {name}, and this node may not create it"));
+            Ok(())
+        }
         Err(error) => Err(error.into()),
     }
 }

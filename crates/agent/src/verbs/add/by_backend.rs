@@ -67,7 +67,7 @@ impl Add<'_> {
         if let Some(key) = self.id.key()? {
             backend::note(self.call, &self.book, &key, &made).await?;
         }
-        profile::ensure(self.call, &self.book).await?;
+        profile::ensure(self.call, &self.book, self.services).await?;
         Ok(made)
     }
 

@@ -70,7 +70,7 @@ impl Add<'_> {
                     outcome => drop(outcome?),
                 }
             }
-            profile::ensure(self.call, &self.book).await?;
+            profile::ensure(self.call, &self.book, self.services).await?;
             info!(%sandbox, device = %wired.device, "the container joined another network with the interface that it has");
             let addresses: Vec<IpNet> = wired.addresses.iter().copied().map(IpNet::from).collect();
             let ends = Ends {

@@ -82,7 +82,7 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
         return Ok(joined);
     }
     let (recorded, wiring) = add.connect(mtu).await?;
-    let done = match profile::ensure(call, &add.book).await {
+    let done = match profile::ensure(call, &add.book, services).await {
         Ok(()) => add.remember(&recorded, mtu),
         Err(error) => Err(error),
     };
