@@ -1,6 +1,7 @@
 //! A second ADD of what has a network already, under another name: the second wins, and nothing that comes late of the first harms it.
 
 use serde_json::json;
+use testkit::process::wait_until;
 
 use crate::place::{NETWORK, address, both, networks};
 
@@ -34,7 +35,8 @@ fn a_new_container_id_takes_the_pods_interface_over() {
         }
         place.answer(&place.of_pod("DEL", &first).environment("CNI_CONTAINERID", "second"));
         assert_eq!((place.books.endpoints().len(), place.books.handles().len()), (0, 0));
-        assert_eq!(first.netns().ip(&["-br", "link"]).unwrap().lines().count(), 1);
+        let is_empty = || first.netns().ip(&["-br", "link"]).unwrap().lines().count() == 1;
+        wait_until("the pod to have no interface", is_empty).unwrap();
     });
 }
 

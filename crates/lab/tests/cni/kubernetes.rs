@@ -260,7 +260,8 @@ fn the_api_server_and_a_token_can_stand_in_the_configuration() {
             last = outcome.stdout.clone();
             outcome.success
         };
-        testkit::process::wait_until("the rights to count", is_served).unwrap();
+        let waited = testkit::process::wait_until("the rights to count", is_served);
+        assert!(waited.is_ok(), "{last}");
         assert_eq!(place.endpoint(&web).unwrap().metadata.labels["app"], "web");
         gone(place, &web);
         let nobody = place.of_pod("ADD", &web).with("policy", json!({"type": "k8s"}));

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 
 use model::Kind;
 use serde_json::{Value, json};
+use testkit::process::wait_until;
 
 use crate::place::{NETWORK, address, both, networks};
 
@@ -85,7 +86,8 @@ fn a_store_that_is_not_ready_gets_no_pods() {
         // Otherwise a DEL always ends; what it cannot do now is done later.
         place.answer(&place.plain("DEL", &container));
         assert_eq!(place.books.records(), before);
-        assert!(!container.netns().ip(&["address"]).unwrap().contains(&address(&answer)));
+        let is_gone = || !container.netns().ip(&["address"]).unwrap().contains(&address(&answer));
+        wait_until("the container's interface to be gone", is_gone).unwrap();
         ready(json!({"datastoreReady": true}));
         place.answer(&place.plain("DEL", &container));
         assert_eq!(place.books.endpoints(), [] as [String; 0]);
