@@ -79,7 +79,9 @@ fn test(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
     let netconf: Value = serde_json::from_slice(input).map_err(|error| {
         CniError::new(answer::NOT_DECODED, "the network configuration is not JSON").details(error.to_string())
     })?;
-    let Some(socket) = request::setting(&netconf, "agent_socket") else { return Err(oneshot::exec_test(input)) };
+    let Some(socket) = request::setting(&netconf, "agent_socket") else {
+        return Err(oneshot::exec_test(input));
+    };
     let reply = agent::call(socket, &request::status_of_process(&netconf)).map_err(|failure| {
         CniError::new(answer::CANNOT_ADD, "cannot reach the node's agent").details(failure)
     })?;

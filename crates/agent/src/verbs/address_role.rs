@@ -99,7 +99,8 @@ async fn allocate(
 ) -> Result<Vec<(IpAddr, Cidr)>, CniError> {
     let held = Held::read(book, &call.sandbox, Vec::new()).await?;
     if !held.addresses.is_empty() {
-        let taken = held.addresses().into_iter().find(|address| call.netconf.asked.addresses.contains(address));
+        let taken =
+            held.addresses().into_iter().find(|address| call.netconf.asked.addresses.contains(address));
         if let Some(address) = taken.filter(|_| !has_gateways(call)) {
             // As with Calico: whoever asks for one address asks once.
             let message = format!("{address} is allocated to {} already", call.sandbox);

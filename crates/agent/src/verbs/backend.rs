@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use host::backend::messages::{AddReply, AddRequest, ContainerSettings, DelRequest, IpConfig, Port, WorkloadIDs};
+use host::backend::messages::{
+    AddReply, AddRequest, ContainerSettings, DelRequest, IpConfig, Port, WorkloadIDs,
+};
 use host::backend::{Backend as Program, BackendError};
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Resource};
@@ -39,7 +41,8 @@ pub(super) struct Made {
 /// Has the pod's interface made.
 pub(super) async fn add(call: &Call, backend: &Backend, asked: &Asked<'_>) -> Result<Made, CniError> {
     let request = request(call, backend, asked);
-    let AddReply { host_interface_name, container_mac, .. } = Program::new(&backend.socket).add(request).await?;
+    let AddReply { host_interface_name, container_mac, .. } =
+        Program::new(&backend.socket).add(request).await?;
     let mac = container_mac.parse().map_err(|_| {
         let message = format!("the dataplane answered {container_mac:?}, which is not a MAC address");
         CniError::new(code::KERNEL, message)

@@ -175,7 +175,8 @@ mod tests {
     #[tokio::test]
     async fn a_plugin_gets_verb_and_configuration_and_its_error_is_passed_on() {
         let directory = tempfile::tempdir().unwrap();
-        let call = plugin(directory.path(), "echo \"$CNI_ARGS\" > $0.args; cat > $0.$CNI_COMMAND", "{\"a\":1}");
+        let call =
+            plugin(directory.path(), "echo \"$CNI_ARGS\" > $0.args; cat > $0.$CNI_COMMAND", "{\"a\":1}");
         forward_as_it_is(Some("some-ipam"), &call).await.unwrap();
         let arguments = std::fs::read_to_string(directory.path().join("some-ipam.args")).unwrap();
         assert_eq!(arguments, "IgnoreUnknown=1\n");

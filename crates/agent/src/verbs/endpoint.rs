@@ -180,7 +180,9 @@ impl Described {
             endpoint.metadata.labels.clone_from(labels);
         }
         match &self.generate_name {
-            Some(name) => drop(endpoint.metadata.extra.insert(GENERATE_NAME.to_owned(), name.as_str().into())),
+            Some(name) => {
+                drop(endpoint.metadata.extra.insert(GENERATE_NAME.to_owned(), name.as_str().into()))
+            }
             None => drop(endpoint.metadata.extra.remove(GENERATE_NAME)),
         }
         let spec = endpoint.spec_mut();
@@ -245,7 +247,8 @@ pub(super) fn record(
             }
         }
     }
-    let is_same_container = earlier.is_some_and(|earlier| text_of(earlier, "containerID") == Some(&id.container_id));
+    let is_same_container =
+        earlier.is_some_and(|earlier| text_of(earlier, "containerID") == Some(&id.container_id));
     if is_same_container && id.keeping == Keeping::Records {
         // The container had this interface in another network, whose DEL is still to come.
         endpoint.metadata.annotations.insert(NETWORK_ANNOTATION.to_owned(), id.network.clone());
@@ -499,9 +502,14 @@ mod tests {
     #[test]
     fn the_next_sandbox_does_not_inherit_a_name_that_is_not_its_own() {
         let old = Sandbox::new("net", "C_1", "eth0").unwrap();
-        let earlier =
-            record(&EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &old), &example(), &Described::default(), None, now())
-                .unwrap();
+        let earlier = record(
+            &EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &old),
+            &example(),
+            &Described::default(),
+            None,
+            now(),
+        )
+        .unwrap();
         assert_eq!(container_id(&earlier), "C_1");
         let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
         let later = record(&id, &example(), &Described::default(), Some(&earlier), now()).unwrap();

@@ -82,7 +82,8 @@ impl Gate {
     async fn ask(&self) -> Result<(), String> {
         let mut stream = TcpStream::connect(&self.address).await.map_err(|error| error.to_string())?;
         let mut request = String::new();
-        write!(request, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host).expect("a string takes any text");
+        write!(request, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host)
+            .expect("a string takes any text");
         request.push_str("User-Agent: plumb-cni\r\nAccept: */*\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
         let mut answer = Vec::new();
@@ -152,7 +153,9 @@ mod tests {
         let gate = Gate::parse("http://10.0.0.1").unwrap();
         assert_eq!((gate.address.as_str(), gate.path.as_str()), ("10.0.0.1:80", "/"));
         assert_eq!(Gate::parse("http://[::1]:80?x").unwrap().address, "[::1]:80");
-        for wrong in ["", "x", "localhost:80", "https://x", "http://", "http:///x", "http://a b/", "http://u@x/"] {
+        for wrong in
+            ["", "x", "localhost:80", "https://x", "http://", "http:///x", "http://a b/", "http://u@x/"]
+        {
             assert!(Gate::parse(wrong).unwrap_err().is_permanent(), "{wrong}");
         }
     }

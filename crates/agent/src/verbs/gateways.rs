@@ -106,7 +106,8 @@ async fn is_used(cidr: Cidr, network: &str, node: &str, book: &Book) -> Result<b
     let is_user = |ordinal: usize| {
         block.attribute(ordinal).is_some_and(|attribute| {
             let of = |key: &str| attribute.secondary.get(key).map(String::as_str);
-            let is_ours = attribute.handle().and_then(HandleId::sandbox).is_some_and(|(name, _)| name == network);
+            let is_ours =
+                attribute.handle().and_then(HandleId::sandbox).is_some_and(|(name, _)| name == network);
             is_ours && of(NODE_ATTRIBUTE) == Some(node) && of(ROLE_ATTRIBUTE).is_some()
         })
     };

@@ -139,7 +139,8 @@ pub(super) async fn configuration_with_pod_cidrs(
 ) -> Result<String, CniError> {
     let name = call.netconf.calico.kubernetes.node_name.as_deref().unwrap_or(node);
     let found = read(&call.netconf, ObjectName::Node(name), services).await?;
-    let found = found.ok_or_else(|| CniError::environment(format!("Kubernetes has no node {name}")).outside())?;
+    let found =
+        found.ok_or_else(|| CniError::environment(format!("Kubernetes has no node {name}")).outside())?;
     let networks = PodCidrs::of(&found, name)?;
     let document = with_pod_cidrs(&call.netconf.document, |meant| networks.get(meant))?;
     Ok(Value::Object(document).to_string())
@@ -172,18 +173,22 @@ impl PodCidrs {
         for entry in &listed {
             let text = entry.as_str().unwrap_or_default();
             let network: IpNet = text.parse().map_err(|_| {
-                CniError::configuration(format!("{entry} in podCIDRs of node {name} is not a network")).outside()
+                CniError::configuration(format!("{entry} in podCIDRs of node {name} is not a network"))
+                    .outside()
             })?;
             let place = if network.addr().is_ipv4() { &mut networks.v4 } else { &mut networks.v6 };
             if let Some(other) = place.replace(text.to_owned()) {
-                let message = format!("node {name} has two pod networks of one IP version, {other} and {text}");
+                let message =
+                    format!("node {name} has two pod networks of one IP version, {other} and {text}");
                 return Err(CniError::configuration(message).outside());
             }
         }
         if listed.is_empty() {
-            return Err(CniError::configuration(format!("node {name} has no pod network (podCIDRs) in Kubernetes"))
-                .hint("have the controller manager allocate them (--allocate-node-cidrs), or use IP pools")
-                .outside());
+            return Err(CniError::configuration(format!(
+                "node {name} has no pod network (podCIDRs) in Kubernetes"
+            ))
+            .hint("have the controller manager allocate them (--allocate-node-cidrs), or use IP pools")
+            .outside());
         }
         Ok(networks)
     }
@@ -194,7 +199,8 @@ impl PodCidrs {
             PodCidr::V6 => (&self.v6, "IPv6"),
         };
         found.clone().ok_or_else(|| {
-            let message = format!("ipam asks for the {version} pod network of node {}, which has none", self.node);
+            let message =
+                format!("ipam asks for the {version} pod network of node {}, which has none", self.node);
             CniError::configuration(message).outside()
         })
     }
@@ -224,7 +230,12 @@ pub(super) async fn check(netconf: &NetConf) -> Result<(), CniError> {
     if !netconf.calico.kubernetes.names_a_server() {
         return Ok(());
     }
-    connect(&config_of(&netconf.calico.kubernetes)?).await?.server_version().await.map(drop).map_err(CniError::from)
+    connect(&config_of(&netconf.calico.kubernetes)?)
+        .await?
+        .server_version()
+        .await
+        .map(drop)
+        .map_err(CniError::from)
 }
 
 async fn connect(config: &KubeConfig) -> Result<KubeObjects, CniError> {
@@ -235,7 +246,9 @@ async fn connect(config: &KubeConfig) -> Result<KubeObjects, CniError> {
 fn config_of(conf: &KubernetesConf) -> Result<KubeConfig, CniError> {
     if !conf.names_a_server() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
         let message = "policy.type is k8s, but the network configuration names no API server";
-        return Err(CniError::configuration(message).hint("set kubernetes.kubeconfig or kubernetes.k8s_api_root"));
+        return Err(
+            CniError::configuration(message).hint("set kubernetes.kubeconfig or kubernetes.k8s_api_root")
+        );
     }
     Ok(KubeConfig {
         kubeconfig: conf.kubeconfig.clone().map(Into::into),
@@ -267,7 +280,8 @@ mod tests {
         assert_eq!(both.get(PodCidr::V4).unwrap(), "10.1.0.0/24");
         assert_eq!(both.get(PodCidr::V6).unwrap(), "fd01::/64");
         assert!(cidrs(json!(["10.1.0.0/24"])).unwrap().get(PodCidr::V6).is_err());
-        for wrong in [json!([]), json!(["x"]), json!([5]), json!(["10.1.0.0/24", "10.2.0.0/24"]), json!(null)] {
+        for wrong in [json!([]), json!(["x"]), json!([5]), json!(["10.1.0.0/24", "10.2.0.0/24"]), json!(null)]
+        {
             let error = cidrs(wrong).unwrap_err();
             assert!(!error.is_permanent(), "the node may get another one: {error}");
         }
@@ -288,7 +302,10 @@ mod tests {
         let facts = Facts { endpoint, annotations, of_namespace: nothing(), namespace_labels: nothing() };
         let described = facts.described();
         let labels = described.labels.unwrap();
-        assert_eq!((labels["app"].as_str(), labels["projectcalico.org/serviceaccount"].as_str()), ("web", "robot"));
+        assert_eq!(
+            (labels["app"].as_str(), labels["projectcalico.org/serviceaccount"].as_str()),
+            ("web", "robot")
+        );
         assert_eq!(described.generate_name.as_deref(), Some("web-"));
         assert_eq!(described.profiles.unwrap(), ["kns.shop", "ksa.shop.robot"]);
         assert_eq!(described.fields["ports"], json!([{"name": "http", "port": 80, "protocol": "TCP"}]));

@@ -181,12 +181,17 @@ impl NetConf {
     fn without_kubernetes(&mut self) {
         self.pod_routes.clear();
         if self.ipam.uses_pod_cidrs {
-            let error = CniError::configuration("ipam.subnet stands for a network of the Kubernetes node, but the call names no pod");
+            let error = CniError::configuration(
+                "ipam.subnet stands for a network of the Kubernetes node, but the call names no pod",
+            );
             self.unsupported.get_or_insert(error.hint("write the network itself as ipam.subnet"));
         }
         if self.may_go_without_ipam {
-            let error = CniError::configuration("feature_control.ip_addrs_no_ipam is for pods, but the call names none");
-            self.unsupported.get_or_insert(error.hint("leave it out of the configuration of other containers"));
+            let error = CniError::configuration(
+                "feature_control.ip_addrs_no_ipam is for pods, but the call names none",
+            );
+            self.unsupported
+                .get_or_insert(error.hint("leave it out of the configuration of other containers"));
         }
     }
 

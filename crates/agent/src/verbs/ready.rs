@@ -18,8 +18,9 @@ pub(super) async fn check(netconf: &NetConf, book: &Book) -> Result<(), CniError
     let Some(record) = book.store().get(&key).await? else {
         return if is_etcd(netconf) { Err(never_set_up(&key)) } else { Ok(()) };
     };
-    let information = Resource::decode(&key, Kind::ClusterInformation, &record.value, record.revision.as_str())
-        .map_err(|error| CniError::new(code::STORE, format!("cannot read {key}")).because(&error))?;
+    let information =
+        Resource::decode(&key, Kind::ClusterInformation, &record.value, record.revision.as_str())
+            .map_err(|error| CniError::new(code::STORE, format!("cannot read {key}")).because(&error))?;
     match information.spec("datastoreReady").and_then(Value::as_bool) {
         Some(true) => Ok(()),
         _ => Err(not_ready()),

@@ -181,7 +181,8 @@ fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) ->
             info!(endpoint = %record.key, owner, "kept the endpoint record of another sandbox");
             continue;
         }
-        let restored = restore.filter(|earlier| earlier.key == record.key).map(|earlier| earlier.value.clone());
+        let restored =
+            restore.filter(|earlier| earlier.key == record.key).map(|earlier| earlier.value.clone());
         let kept = || endpoint::without_joined(resource, sandbox).map(|rest| rest.encode().into());
         changes.push(match restored.or_else(kept) {
             Some(value) => Addition::replace(record, value),

@@ -197,7 +197,8 @@ pub(crate) fn networks_of(result: &Value, interface: &str) -> Vec<IpNet> {
         result.get("interfaces")?.get(index)?.get("name")?.as_str()
     };
     let is_ours = |ip: &&Value| name_of(ip).is_none_or(|name| name == interface);
-    let network = |text: &str| text.parse::<IpNet>().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
+    let network =
+        |text: &str| text.parse::<IpNet>().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
     let address = |ip: &Value| network(ip.get("address")?.as_str()?);
     let ips = result.get("ips").and_then(Value::as_array);
     let listed = ips.into_iter().flatten().filter(is_ours).filter_map(address);
@@ -250,7 +251,10 @@ mod tests {
         assert_eq!(newest["interfaces"][1]["mtu"], 1500);
         let answered = Answered { routes: vec![route_to("10.0.0.5/26".parse().unwrap())], mtu: Some(1450) };
         let result = of_add("1.0.0", &wiring(), netns, &answered);
-        assert_eq!((&result["interfaces"][1]["mtu"], &result["routes"]), (&json!(1450), &json!([{"dst": "10.0.0.5/26"}])));
+        assert_eq!(
+            (&result["interfaces"][1]["mtu"], &result["routes"]),
+            (&json!(1450), &json!([{"dst": "10.0.0.5/26"}]))
+        );
         for version in ["0.3.0", "0.3.1", "0.4.0"] {
             let result = of_add(version, &wiring(), netns, &answered);
             assert_eq!(result["ips"][0]["version"], "4");

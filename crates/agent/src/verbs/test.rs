@@ -43,9 +43,9 @@ fn test(version: &mut String) -> Result<(), CniError> {
         .map_err(|error| CniError::internal("cannot start the async runtime").because(&error))?;
     let tested = async {
         let one_shot = OneShot::new(&netconf.state_dir);
-        tokio::time::timeout(PATIENCE, reach(&netconf, Services::OneShot(&one_shot))).await.unwrap_or_else(|_| {
-            Err(CniError::new(code::TRY_LATER, format!("no answer within {} s", PATIENCE.as_secs())))
-        })
+        tokio::time::timeout(PATIENCE, reach(&netconf, Services::OneShot(&one_shot))).await.unwrap_or_else(
+            |_| Err(CniError::new(code::TRY_LATER, format!("no answer within {} s", PATIENCE.as_secs()))),
+        )
     };
     runtime.block_on(tested)
 }

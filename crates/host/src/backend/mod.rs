@@ -104,7 +104,11 @@ async fn unary<R: Call>(channel: Channel, request: R) -> Result<R::Answer, Statu
 fn uri(socket: &str) -> Result<String, &'static str> {
     if let Some(rest) = socket.strip_prefix("unix:") {
         let path = rest.strip_prefix("//").unwrap_or(rest);
-        return if path.starts_with('/') { Ok(format!("unix://{path}")) } else { Err("the path must be absolute") };
+        return if path.starts_with('/') {
+            Ok(format!("unix://{path}"))
+        } else {
+            Err("the path must be absolute")
+        };
     }
     if socket.starts_with('/') {
         return Ok(format!("unix://{socket}"));
@@ -114,7 +118,11 @@ fn uri(socket: &str) -> Result<String, &'static str> {
     let is_place = place
         .rsplit_once(':')
         .is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok());
-    if is_place { Ok(format!("http://{place}")) } else { Err("it looks like unix:///run/dataplane.sock or host:port") }
+    if is_place {
+        Ok(format!("http://{place}"))
+    } else {
+        Err("it looks like unix:///run/dataplane.sock or host:port")
+    }
 }
 
 #[cfg(test)]

@@ -113,9 +113,11 @@ fn another_program_makes_the_interfaces() {
         place.pool("pods", "10.244.0.0/24");
         let socket = place.lab.folder().join("dataplane.sock");
         let served = serve(&socket);
-        let options = json!({"type": "grpc", "socket": format!("unix://{}", socket.display()), "colour": "red"});
+        let options =
+            json!({"type": "grpc", "socket": format!("unix://{}", socket.display()), "colour": "red"});
         let pod = place.pod("shop", "web-0");
-        let call = |verb| place.of_pod(verb, &pod).with("dataplane_options", options.clone()).with("mtu", 1400);
+        let call =
+            |verb| place.of_pod(verb, &pod).with("dataplane_options", options.clone()).with("mtu", 1400);
         let answer = place.answer(&call("ADD"));
         let netns = pod.netns().path().display().to_string();
         let interfaces = json!([
@@ -130,7 +132,8 @@ fn another_program_makes_the_interfaces() {
         assert_eq!(asked.container_routes, ["0.0.0.0/0", "::/0"]);
         let workload = asked.workload.as_ref().unwrap();
         assert_eq!(workload.name, "node--a-k8s-web--0-eth0");
-        let named = [&workload.namespace, &workload.pod, &workload.node, &workload.orchestrator, &workload.endpoint];
+        let named =
+            [&workload.namespace, &workload.pod, &workload.node, &workload.orchestrator, &workload.endpoint];
         assert_eq!(named, ["shop", "web-0", "node-a", "k8s", "eth0"]);
         let colour = asked.dataplane_options.get("colour").map(String::as_str);
         assert_eq!((asked.dataplane_options.len(), colour), (3, Some("red")));

@@ -76,7 +76,9 @@ fn a_del_releases_old_handles() {
         assert_eq!(place.books.handles(), [] as [String; 0]);
         // What a later sandbox of the pod is recorded with stays.
         let later = place.pod("shop", "web-0");
-        place.answer(&place.of_pod("ADD", &later).arguments("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;IP=10.244.0.9"));
+        place.answer(
+            &place.of_pod("ADD", &later).arguments("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;IP=10.244.0.9"),
+        );
         let own = format!("{NETWORK}.{}", later.container_id);
         place.answer(&place.of_pod("DEL", &pod));
         assert_eq!(place.books.handles(), [own]);

@@ -66,7 +66,10 @@ fn an_endpoint_says_what_kubernetes_says_of_the_pod() {
             ("projectcalico.org/orchestrator", "k8s"),
             ("projectcalico.org/serviceaccount", "robot"),
         ];
-        assert!(labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(expected), "{labels:?}");
+        assert!(
+            labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(expected),
+            "{labels:?}"
+        );
         assert_eq!(endpoint.metadata.extra["generateName"], "web-");
         let spec = |field: &str| endpoint.spec(field).cloned().unwrap_or_default();
         assert_eq!(spec("serviceAccountName"), "robot");
@@ -115,7 +118,10 @@ fn what_pods_and_namespaces_ask_for_counts() {
         let given = networks(&answer);
         let [v4, v6] = [&given[0], &given[1]].map(|text| text.split('/').next().unwrap());
         assert!(v4.starts_with("10.3.0.") && v6.starts_with("fd06::"), "{answer}");
-        assert_eq!((&answer["interfaces"][1]["mac"], spec("mac")), (&json!("02:00:00:00:00:77"), json!("02:00:00:00:00:77")));
+        assert_eq!(
+            (&answer["interfaces"][1]["mac"], spec("mac")),
+            (&json!("02:00:00:00:00:77"), json!("02:00:00:00:00:77"))
+        );
         assert_eq!(spec("allowSpoofedSourcePrefixes"), json!(["10.9.0.0/16"]));
         let nats = json!([
             {"internalIP": v4, "externalIP": "172.31.0.1"}, {"internalIP": v6, "externalIP": "fd31::1"},
@@ -143,7 +149,11 @@ fn pods_may_ask_for_addresses() {
         assert_eq!(place.books.allocations()[&holder].to_string(), "10.244.0.77");
         let host_local = json!({"type": "host-local", "subnet": "10.7.0.0/24"});
         let other = pod(place, "other", annotated(&[("ipAddrs", "[\"10.244.0.78\"]")]));
-        assert!(place.error(&call(place, "ADD", &other).with("ipam", host_local)).contains("ipam.type is host-local"));
+        assert!(
+            place
+                .error(&call(place, "ADD", &other).with("ipam", host_local))
+                .contains("ipam.type is host-local")
+        );
         gone(place, &asks);
 
         let without = pod(place, "without", annotated(&[("ipAddrsNoIpam", "[\"10.99.0.7\"]")]));
@@ -184,7 +194,10 @@ fn host_local_gives_addresses_of_the_nodes_networks() {
         let four = pod(place, "four", json!({}));
         let old_form = json!({"subnet": "usePodCidr"});
         let answer = place.answer(&with("ADD", &four, old_form.clone()));
-        assert!(networks(&answer)[0].starts_with("10.5.0.") && networks(&answer)[0].ends_with("/32"), "{answer}");
+        assert!(
+            networks(&answer)[0].starts_with("10.5.0.") && networks(&answer)[0].ends_with("/32"),
+            "{answer}"
+        );
         assert!(four.netns().ip(&["route"]).unwrap().contains("default via 169.254.1.1"));
         assert!(four.netns().can_ping(place.node.address()).unwrap());
         place.answer(&with("DEL", &four, old_form.clone()));
@@ -218,7 +231,8 @@ fn host_local_gives_addresses_of_the_nodes_networks() {
         wrong.netconf["kubernetes"]["node_name"] = "single".into();
         assert!(place.error(&wrong).contains("IPv6 pod network of node single"));
         // Not a pod: nobody knows which node Kubernetes would mean.
-        let plain = place.plain("ADD", &four).with("ipam", json!({"type": "host-local", "subnet": "usePodCidr"}));
+        let plain =
+            place.plain("ADD", &four).with("ipam", json!({"type": "host-local", "subnet": "usePodCidr"}));
         assert!(place.error(&plain).contains("names no pod"));
         assert_eq!(place.books.endpoints(), [] as [String; 0]);
     });
@@ -241,7 +255,8 @@ fn the_api_server_and_a_token_can_stand_in_the_configuration() {
         let token = token.unwrap()["status"]["token"].as_str().unwrap().to_owned();
         let authority = place.kube().certificates().cert("ca");
         let with = |token: &str| {
-            let policy = json!({"type": "k8s", "k8s_auth_token": token, "k8s_certificate_authority": authority});
+            let policy =
+                json!({"type": "k8s", "k8s_auth_token": token, "k8s_certificate_authority": authority});
             let kubernetes = json!({"k8s_api_root": place.kube().url()});
             place.of_pod("ADD", &web).with("policy", policy).with("kubernetes", kubernetes)
         };
@@ -249,11 +264,19 @@ fn the_api_server_and_a_token_can_stand_in_the_configuration() {
         let refused = place.error(&with(&token));
         assert!(!refused.contains(&token), "a secret in an error: {refused}");
         let rights = "/apis/rbac.authorization.k8s.io/v1";
-        api.create(&format!("{rights}/clusterroles"), &json!({"metadata": {"name": "cni"},
-            "rules": [{"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get"]}]})).unwrap();
-        api.create(&format!("{rights}/clusterrolebindings"), &json!({"metadata": {"name": "cni"},
+        api.create(
+            &format!("{rights}/clusterroles"),
+            &json!({"metadata": {"name": "cni"},
+            "rules": [{"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get"]}]}),
+        )
+        .unwrap();
+        api.create(
+            &format!("{rights}/clusterrolebindings"),
+            &json!({"metadata": {"name": "cni"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cni"},
-            "subjects": [{"kind": "ServiceAccount", "name": "cni", "namespace": "shop"}]})).unwrap();
+            "subjects": [{"kind": "ServiceAccount", "name": "cni", "namespace": "shop"}]}),
+        )
+        .unwrap();
         let mut last = String::new();
         let is_served = || {
             let outcome = place.run(&with(&token));
@@ -272,8 +295,16 @@ fn the_api_server_and_a_token_can_stand_in_the_configuration() {
 #[test]
 fn pools_may_be_for_some_namespaces_only() {
     both_with_kubernetes("pools_may_be_for_some_namespaces_only", |place| {
-        place.books.put(Kind::IpPool, "theirs", json!({"cidr": "10.1.0.0/24", "namespaceSelector": "team == 'y'"}));
-        place.books.put(Kind::IpPool, "ours", json!({"cidr": "10.2.0.0/24", "namespaceSelector": "team == 'x'"}));
+        place.books.put(
+            Kind::IpPool,
+            "theirs",
+            json!({"cidr": "10.1.0.0/24", "namespaceSelector": "team == 'y'"}),
+        );
+        place.books.put(
+            Kind::IpPool,
+            "ours",
+            json!({"cidr": "10.2.0.0/24", "namespaceSelector": "team == 'x'"}),
+        );
         namespace(place, "shop", json!({}));
         let web = pod(place, "web-0", json!({}));
         assert!(address(&place.answer(&call(place, "ADD", &web))).starts_with("10.2.0."));

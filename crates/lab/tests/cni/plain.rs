@@ -52,7 +52,9 @@ fn a_container_is_recorded_in_its_networks_profile() {
         assert_eq!(place.profile("net2").unwrap().spec("ingress"), Some(&json!([{"action": "Allow"}])));
         place.answer(&place.of_pod("DEL", &pod).with("name", "net2"));
         // Another policy type makes its own profile.
-        place.answer(&place.plain("ADD", &container).with("name", "net3").with("policy", json!({"type": "x"})));
+        place.answer(
+            &place.plain("ADD", &container).with("name", "net3").with("policy", json!({"type": "x"})),
+        );
         assert_eq!(place.profile("net3"), None);
         place.answer(&place.plain("DEL", &container).with("name", "net3"));
     });
@@ -69,11 +71,17 @@ fn a_store_that_is_not_ready_gets_no_pods() {
         for unready in [json!({"datastoreReady": false}), json!({"clusterGUID": "x"})] {
             ready(unready);
             let before = place.books.records();
-            for add in [place.plain("ADD", &container), place.plain("ADD", &container).with("ipam", host_local.clone())] {
+            for add in [
+                place.plain("ADD", &container),
+                place.plain("ADD", &container).with("ipam", host_local.clone()),
+            ] {
                 assert!(place.error(&add).contains("locked for a migration"));
             }
             assert_eq!(place.books.records(), before);
-            assert!(place.run(&place.plain("ADD", &container).flag("-t")).stdout.contains("data store") || place.has_agent());
+            assert!(
+                place.run(&place.plain("ADD", &container).flag("-t")).stdout.contains("data store")
+                    || place.has_agent()
+            );
         }
         ready(json!({"datastoreReady": true}));
         let answer = place.answer(&place.plain("ADD", &container));
@@ -110,6 +118,63 @@ fn a_store_that_nobody_set_up_is_refused() {
 }
 
 #[test]
+fn routes_are_marked_so_that_whoever_keeps_them_knows_them() {
+    both("routes_are_marked_so_that_whoever_keeps_them_knows_them", |place| {
+        place.pool("pods", "10.244.0.0/24");
+        let container = place.pod("x", "x");
+        let address = address(&place.answer(&place.plain("ADD", &container)));
+        let show = |namespace: &lab::Namespace| namespace.ip(&["-d", "route", "show"]).unwrap();
+        let protocol = if place.has_agent() { "proto 112" } else { "proto boot" };
+        for routes in [show(place.node.namespace()), show(container.netns())] {
+            let ours: Vec<&str> =
+                routes.lines().filter(|line| line.contains("cali") || line.contains("eth0")).collect();
+            assert!(ours.iter().all(|line| line.contains(protocol)), "{routes}");
+        }
+        assert!(show(place.node.namespace()).contains(&address));
+        // The same again changes nothing, and CHECK finds nothing.
+        let before = show(place.node.namespace());
+        let answer = place.answer(&place.plain("ADD", &container));
+        assert_eq!(show(place.node.namespace()), before);
+        place.answer(&place.plain("CHECK", &container).with("prevResult", answer));
+        place.answer(&place.plain("DEL", &container));
+    });
+}
+
+#[test]
+fn a_veth_that_leads_nowhere_makes_way_for_the_pods() {
+    both("a_veth_that_leads_nowhere_makes_way_for_the_pods", |place| {
+        place.pool("pods", "10.244.0.0/24");
+        let pod = place.pod("shop", "web-0");
+        let name = model::DeviceName::of_pod("cali", "shop", "web-0").unwrap();
+        let node = place.node.namespace();
+        node.ip(&["link", "add", name.as_str(), "type", "veth", "peer", "name", "left-over"]).unwrap();
+        let answer = place.answer(&place.of_pod("ADD", &pod));
+        assert_eq!(answer["interfaces"][0]["name"], name.as_str());
+        assert!(node.ip(&["link", "show", "left-over"]).is_err());
+        place.answer(&place.of_pod("DEL", &pod));
+        // One that leads into a namespace may be somebody's.
+        let other = place.pod("shop", "other");
+        node.ip(&[
+            "link",
+            "add",
+            name.as_str(),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "theirs",
+            "netns",
+            other.netns().name(),
+        ])
+        .unwrap();
+        let answer = place.answer(&place.of_pod("ADD", &pod));
+        assert_ne!(answer["interfaces"][0]["name"], name.as_str());
+        assert!(other.netns().ip(&["link", "show", "theirs"]).is_ok());
+        place.answer(&place.of_pod("DEL", &pod));
+    });
+}
+
+#[test]
 fn the_plugin_can_be_tested() {
     both("the_plugin_can_be_tested", |place| {
         let container = place.pod("x", "x");
@@ -132,7 +197,11 @@ fn the_plugin_can_be_tested() {
             let kubernetes = json!({"k8s_api_root": "https://127.0.0.1:1"});
             let test = place.plain("", &container).flag("-t").with("kubernetes", kubernetes);
             let outcome = place.run(&test);
-            assert!(!outcome.success && outcome.stdout.contains("data store connection failed"), "{}", outcome.stdout);
+            assert!(
+                !outcome.success && outcome.stdout.contains("data store connection failed"),
+                "{}",
+                outcome.stdout
+            );
         }
     });
 }

@@ -49,12 +49,7 @@ impl Add<'_> {
         Ok(result::of_ends(&self.call.netconf.cni_version, ends, &Answered { routes: recorded.routes, mtu }))
     }
 
-    async fn make(
-        &self,
-        backend: &Backend,
-        recorded: &Recorded,
-        mtu: Option<u32>,
-    ) -> Result<Made, CniError> {
+    async fn make(&self, backend: &Backend, recorded: &Recorded, mtu: Option<u32>) -> Result<Made, CniError> {
         self.refuse_recorded(recorded).await?;
         let asked = Asked {
             endpoint: &self.described_endpoint(recorded)?,
@@ -73,8 +68,10 @@ impl Add<'_> {
 
     /// With its name, which a stored record gets with its key.
     fn described_endpoint(&self, recorded: &Recorded) -> Result<Resource, CniError> {
-        let mut resource = endpoint::record(&self.id, &recorded.wired, &self.described, None, Timestamp::now())?;
-        resource.metadata.name = self.id.name.compute().map_err(|error| CniError::environment(error.to_string()))?;
+        let mut resource =
+            endpoint::record(&self.id, &recorded.wired, &self.described, None, Timestamp::now())?;
+        resource.metadata.name =
+            self.id.name.compute().map_err(|error| CniError::environment(error.to_string()))?;
         Ok(resource)
     }
 

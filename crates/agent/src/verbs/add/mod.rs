@@ -15,7 +15,7 @@ use book::Book;
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac, Resource};
 use plan::between::{Protected, Trouble};
-use plan::{Attachment, PodWiring};
+use plan::{Attachment, Maker, PodWiring};
 use serde_json::Value;
 use store::Record;
 use tracing::{info, warn};
@@ -73,8 +73,18 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     let Known { recorded_pod, described, pod_annotations, namespace_labels, .. } = known;
     let described = with_asked(described, call);
     let pod = None;
-    let mut add =
-        Add { call, services, book, pod, node, id, recorded_pod, described, pod_annotations, namespace_labels };
+    let mut add = Add {
+        call,
+        services,
+        book,
+        pod,
+        node,
+        id,
+        recorded_pod,
+        described,
+        pod_annotations,
+        namespace_labels,
+    };
     if let Some(backend) = &call.netconf.calico.backend {
         return add.connect_by(backend, mtu, caller).await;
     }
@@ -131,7 +141,9 @@ impl Add<'_> {
 
     async fn refuse_recorded(&self, recorded: &Recorded) -> Result<(), CniError> {
         if let Some(floating) = self.described.dangling(&recorded.wired.addresses) {
-            let message = format!("the floating address {floating} leads nowhere: the pod has no address of its IP version");
+            let message = format!(
+                "the floating address {floating} leads nowhere: the pod has no address of its IP version"
+            );
             return Err(CniError::configuration(message));
         }
         self.refuse_protected(recorded).await
@@ -163,7 +175,8 @@ impl Add<'_> {
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
         let (mut pod, mut observed) =
             wiring::observe(self.pod.take(), self.call, device, self.services).await?;
-        if let Some(earlier) = observed.predecessor.take().filter(|earlier| self.may_replace(earlier, device)) {
+        if let Some(earlier) = observed.predecessor.take().filter(|earlier| self.may_replace(earlier, device))
+        {
             pod = self.replace(earlier, pod).await?;
             (pod, observed) = wiring::observe(Some(pod), self.call, device, self.services).await?;
         }
@@ -244,10 +257,11 @@ impl Add<'_> {
         failpoint::hit(Point::AddBeforeWiring);
         let attachment = attachment(self.call, &recorded.wired, mtu);
         let mut pod = self.pod.take().expect("record_and_prepare opened it");
+        let maker = self.maker();
         let (pod, wired) = self
             .services
             .in_kernel_here(move |host| {
-                let wired = wiring::wire(host, &mut pod, prepared, &attachment);
+                let wired = wiring::wire(host, &mut pod, prepared, &attachment, maker);
                 (pod, wired)
             })
             .await?;
@@ -265,6 +279,13 @@ impl Add<'_> {
         })?;
         failpoint::hit(Point::AddAfterJournal);
         Ok(())
+    }
+
+    /// As whose the pod's routes are marked. Without an agent, a configuration for Calico's plugin gets what that would make, so that
+    /// Felix, which may still run, takes it for its own.
+    fn maker(&self) -> Maker {
+        let is_calicos = self.call.netconf.plugin.as_deref() == Some("calico");
+        if is_calicos && self.services.agent().is_none() { Maker::Calico } else { Maker::Ours }
     }
 
     fn own_device_name(&self) -> DeviceName {

@@ -2,7 +2,7 @@
 
 use host::{Ahead, Host, HostError, OwnedLink, PodInterface, PodNamespace, Prepared};
 use model::DeviceName;
-use plan::{Attachment, PodWiring};
+use plan::{Attachment, Maker, PodWiring};
 use tracing::{debug, info};
 
 use super::super::Call;
@@ -42,7 +42,11 @@ pub(super) async fn observe(
             PodInterface::Foreign => host.predecessor(&sandbox, &mut pod)?,
             PodInterface::None | PodInterface::Own => None,
         };
-        let is_taken = host.is_name_taken(&device, &sandbox)?;
+        let mut is_taken = host.is_name_taken(&device, &sandbox)?;
+        if is_taken && host.remove_leftover(&device)? {
+            info!(%device, "removed a veth with the pod's name that led into no pod");
+            is_taken = host.is_name_taken(&device, &sandbox)?;
+        }
         Ok((pod, Observed { interface, predecessor, is_taken }))
     };
     services.in_kernel_here(observe).await?
@@ -105,9 +109,15 @@ pub(super) fn wire(
     pod: &mut PodNamespace,
     prepared: Option<Prepared>,
     attachment: &Attachment,
+    maker: Maker,
 ) -> Result<PodWiring, WireError> {
-    let wiring = PodWiring::new(attachment, &host.facts()?)
+    let mut wiring = PodWiring::new(attachment, &host.facts()?)
         .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
+    let device = wiring.host.device.clone();
+    for (end, is_inside) in [(&mut wiring.host, false), (&mut wiring.pod, true)] {
+        let protocol = maker.protocol(Some(device.as_str()), is_inside);
+        end.routes.iter_mut().for_each(|route| route.protocol = protocol);
+    }
     match prepared {
         Some(prepared) => host.finish(pod, prepared, &wiring)?,
         None => host.ensure(pod, &wiring)?,

@@ -92,7 +92,8 @@ impl Asked {
         asked.add_floating(&annotations, flag(&features, "floating_ips", false)?)?;
         if let Some(other) = ipam.other.as_ref().filter(|_| asked.is_by_annotation) {
             let message = format!("the pod's annotation asks for addresses, but ipam.type is {other}");
-            return Err(CniError::configuration(message).hint("only our own pools give the addresses that pods ask for"));
+            return Err(CniError::configuration(message)
+                .hint("only our own pools give the addresses that pods ask for"));
         }
         Ok(asked)
     }
@@ -212,7 +213,8 @@ impl Asked {
 /// With or without a prefix length; what it says of the host does not count.
 fn network(place: &str, text: &str) -> Result<IpNet, CniError> {
     let parsed = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = parsed.map_err(|_| CniError::configuration(format!("{place}: {text:?} is not a network")))?;
+    let network =
+        parsed.map_err(|_| CniError::configuration(format!("{place}: {text:?} is not a network")))?;
     Ok(network.trunc())
 }
 
@@ -337,7 +339,10 @@ mod tests {
             "feature_control": {"floating_ips": true}, "runtimeConfig": {ANNOTATIONS: annotations},
         }))
         .unwrap();
-        assert_eq!(asked.floating.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.9.0.1", "fd09::1"]);
+        assert_eq!(
+            asked.floating.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.9.0.1", "fd09::1"]
+        );
         let networks: Vec<String> = asked.more_sources.iter().map(ToString::to_string).collect();
         assert_eq!(networks, ["10.8.0.0/16", "fd08::/64"]);
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::read::{Object, flag, section, text, texts, wrong};
 use super::CniError;
+use super::read::{Object, flag, section, text, texts, wrong};
 
 /// Where Felix says which endpoints have their policy.
 const STATUS_DIR: &str = "/var/run/calico/endpoint-status";
@@ -61,7 +61,10 @@ pub(crate) struct KubernetesConf {
 impl std::fmt::Debug for KubernetesConf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (file, server) = (&self.kubeconfig, &self.server);
-        f.debug_struct("KubernetesConf").field("kubeconfig", file).field("server", server).finish_non_exhaustive()
+        f.debug_struct("KubernetesConf")
+            .field("kubeconfig", file)
+            .field("server", server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -141,7 +144,8 @@ impl Backend {
             CniError::configuration("dataplane_options of type grpc name no socket")
                 .hint("set dataplane_options.socket to where the dataplane listens")
         })?;
-        let texts = options.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        let texts =
+            options.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         Ok(Some(Backend { socket: socket.to_owned(), options: texts.collect() }))
     }
 }
@@ -162,7 +166,8 @@ fn check_device_type(document: &Object) -> Result<(), CniError> {
     match text(document, "device_type")? {
         Some(unknown) if !DEVICE_TYPES.contains(&unknown.as_str()) => {
             let message = format!("device_type {unknown:?} is not supported");
-            Err(CniError::configuration(message).hint("supported are veth and netkit; a pod gets a veth for both"))
+            Err(CniError::configuration(message)
+                .hint("supported are veth and netkit; a pod gets a veth for both"))
         }
         _ => Ok(()),
     }
@@ -189,7 +194,9 @@ pub(super) fn pod_routes(document: &Object, ipam: &Object) -> Result<Vec<IpNet>,
     };
     let mut routes = Vec::new();
     for route in listed {
-        let Some(destination) = route.get("dst").filter(|destination| !destination.is_null()) else { continue };
+        let Some(destination) = route.get("dst").filter(|destination| !destination.is_null()) else {
+            continue;
+        };
         let network = destination.as_str().and_then(|text| text.parse::<IpNet>().ok());
         routes.push(network.ok_or_else(|| wrong("ipam.routes[].dst", "a network", destination))?);
     }

@@ -180,11 +180,7 @@ impl NetConf {
             unsupported,
             pod_forwards: flag(&container, "allow_ip_forwarding", false)?,
             pod_routes,
-            may_go_without_ipam: flag(
-                &section(&document, "feature_control")?,
-                "ip_addrs_no_ipam",
-                false,
-            )?,
+            may_go_without_ipam: flag(&section(&document, "feature_control")?, "ip_addrs_no_ipam", false)?,
             calico,
             plugin: text(&document, "type")?,
             log_level: text(&document, "log_level")?,
@@ -466,7 +462,8 @@ mod tests {
         assert_eq!(replaced["ipam"], expected);
         let none = |_| Err(CniError::configuration("no network"));
         assert!(with_pod_cidrs(&netconf.document, none).is_err());
-        for plain in [json!({"type": "host-local", "subnet": "10.1.0.0/24"}), json!({"subnet": "usePodCidr"})] {
+        for plain in [json!({"type": "host-local", "subnet": "10.1.0.0/24"}), json!({"subnet": "usePodCidr"})]
+        {
             assert!(!parse(json!({"name": "n", "ipam": plain})).unwrap().ipam.uses_pod_cidrs);
         }
     }
