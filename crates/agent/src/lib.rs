@@ -68,6 +68,9 @@ enum Command {
         /// Role of the plugin: `network`, or `ipam` for a plugin that only needs addresses.
         #[arg(long, default_value = "network", value_parser = parse_role)]
         role: Role,
+        /// Serve no call: test whether the network configuration on stdin leads to a store that is ready (`plumb-cni -t`).
+        #[arg(long)]
+        test: bool,
     },
     /// Run the agent of this node: serves the CNI plugin and keeps the kernel in line with the records.
     ///
@@ -99,6 +102,7 @@ Examples:
   CNI_COMMAND=VERSION plumbd cni < netconf.json
   CNI_COMMAND=ADD CNI_CONTAINERID=0f3a CNI_NETNS=/run/netns/web CNI_IFNAME=eth0 plumbd cni < netconf.json
   CNI_COMMAND=DEL CNI_CONTAINERID=0f3a CNI_IFNAME=eth0 plumbd cni < netconf.json
+  plumbd cni --test < netconf.json
 
 A netconf.json for the SQLite store:
   {\"cniVersion\": \"1.0.0\", \"name\": \"k8s-pod-network\", \"type\": \"plumb-cni\",
@@ -119,7 +123,8 @@ Examples:
 pub fn run() -> ExitCode {
     host::use_built_in_resolver();
     match Arguments::parse().command {
-        Command::Cni { role } => verbs::run(role),
+        Command::Cni { test: true, .. } => verbs::run_test(),
+        Command::Cni { role, .. } => verbs::run(role),
         Command::Node(arguments) => node::run(*arguments),
         Command::Controller(arguments) => control(*arguments),
         Command::Failpoints => {

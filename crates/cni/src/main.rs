@@ -30,7 +30,15 @@ fn main() -> ExitCode {
     failpoint::hit("cni.start");
     answer::answer_even_when_panicking();
     let mut input = Vec::new();
-    match serve(&mut input) {
+    let served = match std::env::args().nth(1).as_deref() {
+        Some("-v" | "--version") => {
+            println!("{}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Some("-t") => test(&mut input),
+        _ => serve(&mut input),
+    };
+    match served {
         Ok(code) => code,
         Err(error) => {
             error.print(&answer::version_of(&input));
@@ -61,6 +69,24 @@ fn serve(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
         Some(socket) => hand_over(socket, role, &netconf, input),
         None => Err(oneshot::exec_plumbd(role, input)),
     }
+}
+
+/// `calico -t`: whether a call could be served now. Installers ask this before they let runtimes use the plugin.
+fn test(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
+    std::io::stdin().take(INPUT_MAX).read_to_end(input).map_err(|error| {
+        CniError::new(answer::IO_FAILURE, "cannot read the network configuration").details(error.to_string())
+    })?;
+    let netconf: Value = serde_json::from_slice(input).map_err(|error| {
+        CniError::new(answer::NOT_DECODED, "the network configuration is not JSON").details(error.to_string())
+    })?;
+    let Some(socket) = request::setting(&netconf, "agent_socket") else {
+        return Err(oneshot::exec_test(input));
+    };
+    let reply = agent::call(socket, &request::status_of_process(&netconf)).map_err(|failure| {
+        CniError::new(answer::CANNOT_ADD, "cannot reach the node's agent").details(failure)
+    })?;
+    answer::print(&reply.stdout).map_err(not_written)?;
+    Ok(ExitCode::from(reply.exit))
 }
 
 /// Lets the agent serve the call. If it cannot, a DEL is queued; the runtime must retry everything else.

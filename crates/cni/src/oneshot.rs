@@ -16,8 +16,17 @@ const PLUMBD: &str = "plumbd";
 /// How much a pipe holds without a reader.
 const PIPE_MAX: usize = 64 * 1024;
 
+/// Lets `plumbd` test whether the network configuration leads to a store that is ready. Returns only if that cannot be started.
+pub(crate) fn exec_test(input: &[u8]) -> CniError {
+    exec(&["cni", "--test"], input)
+}
+
 /// Returns only if it fails.
 pub(crate) fn exec_plumbd(role: Role, input: &[u8]) -> CniError {
+    exec(&["cni", "--role", role.as_str()], input)
+}
+
+fn exec(arguments: &[&str], input: &[u8]) -> CniError {
     let stdin = match input_as_stdin(input) {
         Ok(stdin) => stdin,
         Err(error) => {
@@ -27,7 +36,7 @@ pub(crate) fn exec_plumbd(role: Role, input: &[u8]) -> CniError {
     };
     let program = plumbd();
     failpoint::hit("cni.before-exec");
-    let error = Command::new(&program).args(["cni", "--role", role.as_str()]).stdin(stdin).exec();
+    let error = Command::new(&program).args(arguments).stdin(stdin).exec();
     let message = format!("cannot run {}", program.display());
     let hint = "install plumbd in the directory of plumb-cni or in PATH";
     CniError::new(answer::TRY_LATER, message).details(format!("{error}; {hint}"))

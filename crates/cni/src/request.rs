@@ -22,6 +22,16 @@ pub(crate) fn call_of_process(role: Role, input: &[u8]) -> Result<Call, CniError
     Ok(Call::new(role, variables, config))
 }
 
+/// The question whether pods could be added now, in a version of the specification that has it.
+pub(crate) fn status_of_process(netconf: &Value) -> Call {
+    let mut netconf = netconf.clone();
+    if let Some(document) = netconf.as_object_mut() {
+        document.insert("cniVersion".to_owned(), wire::CNI_VERSION_NEWEST.into());
+    }
+    let variables = [("CNI_COMMAND".to_owned(), "STATUS".to_owned())];
+    Call::new(Role::Network, variables, netconf.to_string())
+}
+
 /// A string in the network configuration. Empty counts as absent.
 pub(crate) fn setting<'a>(netconf: &'a Value, key: &str) -> Option<&'a str> {
     netconf.get(key).and_then(Value::as_str).filter(|value| !value.is_empty())

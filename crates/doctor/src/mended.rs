@@ -190,6 +190,7 @@ mod tests {
             mtu: 1450,
             addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
             pod_forwards: false,
+            pod_routes: Vec::new(),
         };
         PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
     }

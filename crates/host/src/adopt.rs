@@ -77,6 +77,7 @@ impl Host {
             mtu: link.mtu,
             addresses: claim.addresses.clone(),
             pod_forwards: inside.forwards,
+            pod_routes: Vec::new(),
         }))
     }
 

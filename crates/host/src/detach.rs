@@ -158,6 +158,32 @@ impl Host {
         Ok(if is_own { PodInterface::Own } else { PodInterface::Foreign })
     }
 
+    /// The link of another sandbox of ours to which the pod's interface leads, if it has one of the name that this sandbox wants.
+    pub fn predecessor(
+        &mut self,
+        sandbox: &Sandbox,
+        pod: &mut PodNamespace,
+    ) -> Result<Option<OwnedLink>, HostError> {
+        let Some(inside) = interface_of(sandbox, pod)? else { return Ok(None) };
+        let Some(outside) = self.other_end(&inside)? else { return Ok(None) };
+        let owner = outside.owner().filter(|owner| owner != sandbox);
+        Ok(owner.map(|owner| OwnedLink { name: outside.name, index: outside.index, owner }))
+    }
+
+    /// Removes a veth of this name that leads nowhere: both of its ends are on this node, and nobody marked it. Calico's plugin leaves one
+    /// behind if it is killed. `false`: there is none, or it may be somebody's.
+    pub fn remove_leftover(&mut self, device: &DeviceName) -> Result<bool, HostError> {
+        let found = find_link(&mut self.netlink, device)?.filter(|link| {
+            let is_veth = link.kind.as_deref() == Some("veth") && !link.peer_is_elsewhere;
+            is_veth && link.alias.is_none() && link.master.is_none()
+        });
+        let Some(link) = found else { return Ok(false) };
+        match self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)]) {
+            Err(error) if is_no_device(&error) => Ok(true),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
     /// The other end of a pod's device, if it is a veth to this node.
     fn other_end(&mut self, inside: &Link) -> Result<Option<Link>, HostError> {
         let Some(outside_index) = inside.peer_index else { return Ok(None) };

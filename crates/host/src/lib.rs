@@ -15,6 +15,7 @@
 //! * [`probe`]: other hosts, asked whether they answer.
 //! * [`kubelet`]: which address the kubelet was given.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
+//! * [`backend`]: a dataplane of another program, asked to make an interface.
 //! * [`program`]: other programs, run within a limit of time.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
@@ -40,6 +41,7 @@
 
 mod adopt;
 mod apply;
+pub mod backend;
 pub mod between;
 pub mod bird;
 mod create;

@@ -5,6 +5,7 @@
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,22 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// Killed, and still there.
 static STUCK: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Where the system's programs are, where there is no `PATH`.
+const USUAL_FOLDERS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// How to start a program of the system. A runtime starts plugins with whatever environment it likes, even without a `PATH`: then the
+/// usual folders are looked through.
+pub fn find(name: &str) -> PathBuf {
+    let has_path = std::env::var_os("PATH").is_some_and(|path| !path.is_empty());
+    if has_path { name.into() } else { find_in_usual_folders(name) }
+}
+
+fn find_in_usual_folders(name: &str) -> PathBuf {
+    let mut files = USUAL_FOLDERS.iter().map(|folder| Path::new(folder).join(name));
+    files.find(|file| file.is_file()).unwrap_or_else(|| name.into())
+}
 
 /// Runs a program with this input, and gives back what it printed. One that is not done after `time` is killed, and the
 /// error is [`io::ErrorKind::TimedOut`].
@@ -184,6 +201,12 @@ fn read(pipe: &mut Option<impl io::Read>, into: &mut Vec<u8>) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_systems_programs_are_found_without_being_told_where() {
+        assert!(find_in_usual_folders("sh").is_absolute());
+        assert_eq!(find_in_usual_folders("no-such-program"), PathBuf::from("no-such-program"));
+    }
 
     const LONG: Duration = Duration::from_secs(60);
 

@@ -24,6 +24,8 @@ fn pods_come_and_go_on_etcd() {
         let Some(etcd) = start_or_skip(test, Setup::default()) else { return };
         let books = Books::on_etcd(etcd.endpoint(0));
         books.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/16"}));
+        // The first agent makes it, or an operator.
+        books.put(Kind::ClusterInformation, "default", json!({"datastoreReady": true}));
         let pods: Vec<Pod> =
             (0..4).map(|number| lab.pod("shop", &format!("web-{number}")).unwrap()).collect();
         let call = |verb: &str, pod: &Pod| {

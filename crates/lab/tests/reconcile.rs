@@ -123,6 +123,7 @@ fn wiring(pod: &Pod, name: &str, number: usize) -> PodWiring {
             format!("fd00:10::{:x}", number + 1).parse().unwrap(),
         ],
         pod_forwards: false,
+        pod_routes: Vec::new(),
     };
     PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
 }

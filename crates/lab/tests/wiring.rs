@@ -76,6 +76,7 @@ fn wiring(sandbox: &Sandbox, addresses: &[&str]) -> PodWiring {
         mtu: 1450,
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         pod_forwards: false,
+        pod_routes: Vec::new(),
     };
     PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
 }

@@ -154,6 +154,7 @@ mod tests {
             mtu: 1450,
             addresses: vec![address.parse().unwrap()],
             pod_forwards: false,
+            pod_routes: Vec::new(),
         };
         PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
     }

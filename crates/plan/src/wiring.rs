@@ -63,6 +63,8 @@ pub struct Attachment {
     pub addresses: Vec<IpAddr>,
     /// Whether the pod may forward packets itself.
     pub pod_forwards: bool,
+    /// What the pod reaches through its gateway. Empty: everything.
+    pub pod_routes: Vec<IpNet>,
 }
 
 /// What the node already decided for all its devices.
@@ -108,12 +110,12 @@ impl PodWiring {
                 return Err(UnsupportedAddress { address, problem });
             }
         }
-        let Attachment { sandbox, device, mac, mtu, addresses, pod_forwards } = attachment;
+        let Attachment { sandbox, device, mac, mtu, addresses, pod_forwards, pod_routes } = attachment;
         let inside = DeviceName::new(sandbox.interface()).expect("a sandbox's interface is a device name");
         Ok(PodWiring {
             sandbox: sandbox.clone(),
             host: End::on_node(device.clone(), *mac, *mtu, addresses, node),
-            pod: End::in_pod(inside, *mac, *mtu, addresses, *pod_forwards),
+            pod: End::in_pod_through(pod_routes, inside, *mac, *mtu, addresses, *pod_forwards),
         })
     }
 
@@ -164,17 +166,30 @@ impl End {
     }
 
     pub fn in_pod(device: DeviceName, mac: Mac, mtu: u32, addresses: &[IpAddr], forwards: bool) -> End {
+        End::in_pod_through(&[], device, mac, mtu, addresses, forwards)
+    }
+
+    /// The pod's end, which reaches these networks through its gateway. None means every network.
+    fn in_pod_through(
+        through: &[IpNet],
+        device: DeviceName,
+        mac: Mac,
+        mtu: u32,
+        addresses: &[IpAddr],
+        forwards: bool,
+    ) -> End {
         let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
         if addresses.iter().any(IpAddr::is_ipv4) {
             let gateway = IpAddr::V4(V4_GATEWAY);
-            routes.extend([Route::to_neighbour(gateway), Route::default_via(gateway)]);
+            routes.push(Route::to_neighbour(gateway));
+            routes.extend(routes_via(gateway, through));
             neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
         }
         let has_ipv6 = addresses.iter().any(IpAddr::is_ipv6);
         if has_ipv6 {
             let gateway = IpAddr::V6(V6_GATEWAY);
             // The kernel knows without a route where a link-local gateway is.
-            routes.push(Route::default_via(gateway));
+            routes.extend(routes_via(gateway, through));
             neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
         }
         let extra = extra_metric(&device);
@@ -195,6 +210,18 @@ impl End {
             neighbours,
         }
     }
+}
+
+fn routes_via(gateway: IpAddr, through: &[IpNet]) -> Vec<Route> {
+    let default = Route::default_via(gateway);
+    if through.is_empty() {
+        return vec![default];
+    }
+    let is_reached_by = |network: &&IpNet| network.addr().is_ipv4() == gateway.is_ipv4();
+    let mut wanted: Vec<IpNet> = through.iter().filter(is_reached_by).map(IpNet::trunc).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted.into_iter().map(|destination| Route { destination, ..default }).collect()
 }
 
 /// The kernel keeps one route for each destination and metric, and every interface of a pod wants the same ones. The
@@ -226,6 +253,7 @@ mod tests {
             mtu: 1450,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
             pod_forwards: false,
+            pod_routes: Vec::new(),
         }
     }
 
@@ -307,6 +335,20 @@ mod tests {
         let pod = PodWiring::new(&attachment, &MODERN).unwrap().pod;
         assert_eq!(sysctl(&pod, "net/ipv4/ip_forward"), Some("1"));
         assert_eq!(sysctl(&pod, "net/ipv6/conf/all/forwarding"), Some("1"));
+    }
+
+    #[test]
+    fn a_pod_may_have_other_routes_than_the_default() {
+        let routes = |listed: &[&str]| {
+            let pod_routes = listed.iter().map(|text| text.parse().unwrap()).collect();
+            let attachment = Attachment { pod_routes, ..attachment(&["10.244.0.5", "fd00::5"]) };
+            texts(&PodWiring::new(&attachment, &MODERN).unwrap().pod.routes)
+        };
+        let gateways = ["169.254.1.1", "fe80::ecee:eeff:feee:eeee"];
+        let [v4, v6] = gateways.map(|gateway| move |network: &str| format!("{network} via {gateway}"));
+        let first = "169.254.1.1/32".to_owned();
+        assert_eq!(routes(&["10.9.0.7/16", "10.9.0.0/16"]), [first.clone(), v4("10.9.0.0/16")]);
+        assert_eq!(routes(&["fd09::/16", "::/0"]), [first, v6("::/0"), v6("fd09::/16")]);
     }
 
     #[test]

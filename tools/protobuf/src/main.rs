@@ -22,6 +22,7 @@ fn main() -> Result<ExitCode> {
         ("crates/store/src/etcd/rpc/generated.rs", etcd()?),
         ("crates/host/src/cri/messages/generated.rs", cri()?),
         ("crates/lab/src/kubelet/generated.rs", cri_server()?),
+        ("crates/host/src/backend/generated.rs", backend()?),
     ] {
         let path = root.join(file);
         if fs::read_to_string(&path).is_ok_and(|found| found == code) {
@@ -52,6 +53,13 @@ fn cri() -> Result<String> {
     let mut config = Config::new();
     config.service_generator(Box::new(Calls));
     generate("cri", config)
+}
+
+/// Maps in the order of their keys, so that the same request is the same bytes.
+fn backend() -> Result<String> {
+    let mut config = Config::new();
+    config.btree_map(["."]).service_generator(Box::new(Calls));
+    generate("cnibackend", config)
 }
 
 /// Only the server: the lab takes the messages from `host`.

@@ -66,6 +66,11 @@ pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(),
         let of_node = json!({"defaultEndpointToHostAction": "Return"});
         ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
     }
+    match ensure(store, resource(Kind::KubeControllersConfiguration, DEFAULT, controllers())).await {
+        // No agent needs it, so a node's own role does not have it. An operator or the controllers create it.
+        Err(StoreError::AccessDenied { .. } | StoreError::Unsupported { .. }) => {}
+        outcome => outcome?,
+    }
     if store.get(&Key::IpamConfig).await?.is_none() {
         match store.create(Key::IpamConfig, IpamConfig::default().encode()).await {
             Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
@@ -73,6 +78,31 @@ pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// What Calico's controllers create when they start, because `calicoctl ipam check` stops without it. Complete: a controller whose
+/// section is missing does not run.
+fn controllers() -> Value {
+    let five_minutes = || json!({"reconcilerPeriod": "5m0s"});
+    json!({
+        "logSeverityScreen": "Info",
+        "healthChecks": "Enabled",
+        "etcdV3CompactionPeriod": "10m0s",
+        "controllers": {
+            "node": {
+                "reconcilerPeriod": "5m0s",
+                "syncLabels": "Enabled",
+                "hostEndpoint": {"autoCreate": "Disabled", "createDefaultHostEndpoint": "Enabled"},
+                "leakGracePeriod": "15m0s",
+            },
+            "policy": five_minutes(),
+            "workloadEndpoint": five_minutes(),
+            "serviceAccount": five_minutes(),
+            "namespace": five_minutes(),
+            "loadBalancer": {"assignIPs": "AllServices"},
+            "migration": {"policyNameMigrator": "Enabled"},
+        },
+    })
 }
 
 fn resource(kind: Kind, name: &str, spec: Value) -> Resource {

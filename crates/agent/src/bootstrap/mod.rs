@@ -237,6 +237,7 @@ mod tests {
             "FelixConfiguration(default)",
             "FelixConfiguration(node.node-a)",
             "BGPConfiguration(default)",
+            "KubeControllersConfiguration(default)",
         ] {
             assert!(made.contains_key(expected), "{expected}: {:?}", made.keys());
         }

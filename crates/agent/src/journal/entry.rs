@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use model::{DeviceName, Sandbox};
 use plan::Attachment;
 use serde::{Deserialize, Serialize};
@@ -34,11 +35,13 @@ struct Written {
     mtu: u32,
     addresses: Vec<std::net::IpAddr>,
     pod_forwards: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pod_routes: Vec<String>,
 }
 
 impl Entry {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Attachment { sandbox, device, mac, mtu, addresses, pod_forwards } = &self.attachment;
+        let Attachment { sandbox, device, mac, mtu, addresses, pod_forwards, pod_routes } = &self.attachment;
         let written = Written {
             version: VERSION,
             network: sandbox.network().to_owned(),
@@ -51,6 +54,7 @@ impl Entry {
             mtu: *mtu,
             addresses: addresses.clone(),
             pod_forwards: *pod_forwards,
+            pod_routes: pod_routes.iter().map(ToString::to_string).collect(),
         };
         serde_json::to_vec(&written).expect("strings and numbers can be encoded")
     }
@@ -71,11 +75,16 @@ impl Entry {
                 mtu: written.mtu,
                 addresses: written.addresses,
                 pod_forwards: written.pod_forwards,
+                pod_routes: networks(&written.pod_routes)?,
             },
             netns: written.netns,
             pod: written.pod,
         })
     }
+}
+
+fn networks(texts: &[String]) -> Result<Vec<IpNet>, String> {
+    texts.iter().map(|text| text.parse().map_err(|_| format!("{text:?} is not a network"))).collect()
 }
 
 #[cfg(test)]
@@ -94,6 +103,7 @@ pub(crate) mod tests {
                 mtu: 1450,
                 addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
                 pod_forwards: true,
+                pod_routes: vec!["10.9.0.0/16".parse().unwrap()],
             },
             netns: "/run/netns/x".into(),
             pod: Some(("shop".to_owned(), "web-0".to_owned())),

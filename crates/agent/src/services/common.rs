@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use host::{Host, HostError, Worker};
+use store::kube::{KubeConfig, KubeObjects};
 use tracing::warn;
 
 use crate::del_queue::DelQueue;
@@ -16,6 +17,8 @@ use crate::sandbox_locks::SandboxLocks;
 const KERNEL_THREAD: &str = "kernel";
 /// How many warnings are remembered. Forgetting them only means that one is logged again.
 const WARNINGS_MAX: usize = 1000;
+/// A node's networks are of one cluster, under its old and its new credentials at most.
+const SERVERS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -26,6 +29,8 @@ pub(crate) struct Common {
     kernel: OnceLock<Worker>,
     /// Warnings that were logged and are not repeated for every pod.
     logged: Mutex<BTreeSet<String>>,
+    /// API servers that network configurations name, the last ones used.
+    kubernetes: Mutex<Vec<(KubeConfig, KubeObjects)>>,
     calls: AtomicU64,
     calls_in_progress: AtomicUsize,
 }
@@ -48,6 +53,7 @@ impl Common {
             health,
             kernel: OnceLock::new(),
             logged: Mutex::default(),
+            kubernetes: Mutex::default(),
             calls: AtomicU64::new(0),
             calls_in_progress: AtomicUsize::new(0),
         }
@@ -79,6 +85,27 @@ impl Common {
             logged.clear();
         }
         logged.insert(text);
+    }
+
+    /// A connection to an API server that an earlier call used.
+    pub(crate) fn known_kubernetes(&self, config: &KubeConfig) -> Option<KubeObjects> {
+        let known = self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(of, _)| of == config).map(|(_, objects)| objects.clone())
+    }
+
+    /// Keeps a connection for later calls.
+    pub(crate) fn know_kubernetes(&self, config: KubeConfig, objects: KubeObjects) {
+        let mut known = self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(of, _)| *of != config);
+        if known.len() >= SERVERS_MAX {
+            known.remove(0);
+        }
+        known.push((config, objects));
+    }
+
+    pub(crate) fn forget_kubernetes(&self, config: &KubeConfig) {
+        let mut known = self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(of, _)| of != config);
     }
 
     /// The thread that does all kernel work.

@@ -1,21 +1,23 @@
 //! The role of an IPAM plugin: addresses for other plugins' networks.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use book::{AssignRequest, Book, BookError, GivenRequest, HeldAddress};
-use ipam::{AssignError, GATEWAY_TYPE, Granted, INTERFACE_ATTRIBUTE, Owner, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
+use book::{AssignRequest, Book, GivenRequest};
+use ipam::{Granted, INTERFACE_ATTRIBUTE, Owner, ROLE_ATTRIBUTE};
 use ipnet::IpNet;
 use jiff::Timestamp;
-use model::{Cidr, HandleId, IpVersion};
+use model::{Cidr, IpVersion};
 use serde_json::Value;
 use tracing::info;
 
 use super::error::{CniError, code};
+use super::gateways::{self, Fence, in_block};
 use super::records::Held;
 use super::result::{self, AllocatedAddress};
 use wire::Role;
 
-use super::{Call, Caller, add as network_add, queued, records};
+use super::{Call, Caller, add as network_add, kubernetes, queued, records};
 use crate::failpoint::{self, Point};
 use crate::services::{FoundBook, Services};
 
@@ -29,15 +31,24 @@ pub(super) async fn add(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     queued::run_earlier(call, services).await?;
     let book = services.book(&call.netconf).await?;
+    let labels = kubernetes::namespace_labels(call, services).await?;
+    let fence = if has_gateways(call) { Some(Fence::wait(services).await) } else { None };
     failpoint::hit(Point::AddressesBefore);
-    let mut addresses = allocate(call, &book, &node).await?;
+    let mut addresses = allocate(call, &book, &node, labels).await?;
     failpoint::hit(Point::AddressesGiven);
     addresses.sort_by_key(|(address, _)| address.is_ipv6());
     let mut allocated = Vec::new();
     for (address, block) in addresses {
-        let gateway = gateway(call, &book, &node, block).await?;
-        allocated.push(AllocatedAddress { network: in_block(address, block), gateway });
+        if has_gateways(call) {
+            let gateway = gateways::give(call, &book, &node, block).await?;
+            allocated.push(AllocatedAddress { network: in_block(address, block), gateway });
+        } else {
+            let is_asked = !call.netconf.asked.addresses.is_empty();
+            let network = if is_asked { IpNet::from(address) } else { in_block(address, block) };
+            allocated.push(AllocatedAddress { network, gateway: None });
+        }
     }
+    drop(fence);
     failpoint::hit(Point::AddressesGateway);
     if !caller.is_waiting() {
         records::release(&book, &call.sandbox, None, None).await?;
@@ -45,7 +56,18 @@ pub(super) async fn add(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     info!(sandbox = %call.sandbox, addresses = ?allocated, "allocated addresses for another plugin");
     failpoint::hit(Point::AddressesAfter);
-    Ok(result::of_ipam(&call.netconf.cni_version, &allocated))
+    let version = &call.netconf.cni_version;
+    if has_gateways(call) {
+        return Ok(result::of_ipam(version, &allocated));
+    }
+    let routes: Vec<Value> = allocated.iter().map(|address| result::route_to(address.network)).collect();
+    Ok(result::of_ipam_with(version, &allocated, &routes))
+}
+
+/// Whether the network needs an address for the node. Calico's own plugin, and ours, reach pods without one.
+pub(super) fn has_gateways(call: &Call) -> bool {
+    let own = ["calico", "plumb-cni"];
+    call.netconf.plugin.as_deref().is_some_and(|plugin| !own.contains(&plugin))
 }
 
 /// The sandbox must still hold the addresses that ADD returned.
@@ -69,9 +91,21 @@ pub(super) async fn check(call: &Call, services: Services<'_>) -> Result<(), Cni
 }
 
 /// A repeated ADD gets the same addresses.
-async fn allocate(call: &Call, book: &Book, node: &str) -> Result<Vec<(IpAddr, Cidr)>, CniError> {
+async fn allocate(
+    call: &Call,
+    book: &Book,
+    node: &str,
+    namespace_labels: BTreeMap<String, String>,
+) -> Result<Vec<(IpAddr, Cidr)>, CniError> {
     let held = Held::read(book, &call.sandbox, Vec::new()).await?;
     if !held.addresses.is_empty() {
+        let taken =
+            held.addresses().into_iter().find(|address| call.netconf.asked.addresses.contains(address));
+        if let Some(address) = taken.filter(|_| !has_gateways(call)) {
+            // As with Calico: whoever asks for one address asks once.
+            let message = format!("{address} is allocated to {} already", call.sandbox);
+            return Err(CniError::new(code::ADDRESSES, message).hint("a DEL releases it"));
+        }
         return Ok(held.addresses.iter().map(|held| (held.address, held.block)).collect());
     }
     let owner = Owner::on_node(call.sandbox.handle(), node, Timestamp::now())
@@ -89,34 +123,10 @@ async fn allocate(call: &Call, book: &Book, node: &str) -> Result<Vec<(IpAddr, C
         let mut request = AssignRequest::new(node, owner, &versions);
         request.pools_v4.clone_from(&ipam.ipv4_pools);
         request.pools_v6.clone_from(&ipam.ipv6_pools);
+        request.namespace_labels = namespace_labels;
         book.assign(request).await?
     } else {
         book.assign_addresses(GivenRequest::new(node, owner, asked.clone())).await?
     };
     Ok(grant.addresses.iter().map(|Granted { address, block, .. }| (*address, *block)).collect())
-}
-
-/// The node's own address in a block: one for each network, kept as long as the block is used.
-async fn gateway(call: &Call, book: &Book, node: &str, block: Cidr) -> Result<Option<IpAddr>, CniError> {
-    let handle = HandleId::of_gateway(&call.netconf.name, node);
-    let (holding, _) = book.held(&handle, Vec::new()).await?;
-    let is_in = |held: &&HeldAddress| held.block == block;
-    if let Some(held) = holding.addresses.iter().find(is_in) {
-        return Ok(Some(held.address));
-    }
-    let owner = Owner::on_node(handle, node, Timestamp::now()).with(TYPE_ATTRIBUTE, GATEWAY_TYPE);
-    // Not the first address: it is the network's own.
-    for candidate in in_block(block.network(), block).hosts() {
-        let request = GivenRequest::new(node, owner.clone(), vec![candidate]);
-        match book.assign_addresses(request).await {
-            Ok(_) => return Ok(Some(candidate)),
-            Err(BookError::Assign(AssignError::Taken { .. } | AssignError::CoolingDown { .. })) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(None)
-}
-
-fn in_block(address: IpAddr, block: Cidr) -> IpNet {
-    IpNet::new(address, block.prefix_len()).expect("a block's prefix fits its addresses")
 }

@@ -8,8 +8,9 @@ use plan::{Attachment, PodWiring};
 
 use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::{CniError, code};
+use super::known::Known;
 use super::records::Held;
-use super::{Call, delegate, endpoint, node, pod, result};
+use super::{Call, delegate, endpoint, node, result};
 use crate::services::{FoundBook, Services};
 
 pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniError> {
@@ -28,7 +29,10 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
     answered.sort_unstable();
     let mut problems = Vec::new();
     let recorded = check_records(call, services, &answered, &mut problems).await?;
-    check_kernel(call, services, recorded, &answered, &mut problems).await?;
+    // What another program made is its own to check.
+    if call.netconf.calico.backend.is_none() {
+        check_kernel(call, services, recorded, &answered, &mut problems).await?;
+    }
     if problems.is_empty() {
         return Ok(());
     }
@@ -39,8 +43,8 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
 /// The call with what its pod asks for, where the store tells that.
 async fn annotated(call: &Call, services: Services<'_>) -> Result<Option<Call>, CniError> {
     let Some(book) = services.existing_book_if_any(&call.netconf).await? else { return Ok(None) };
-    let recorded = pod::find(call, &services.node_name(&call.netconf)?, &book, services).await?;
-    pod::annotated(call, recorded.as_ref(), &book, services).await
+    let node = services.node_name(&call.netconf)?;
+    Known::read(call, &node, &book, services).await.map(|known| known.annotated)
 }
 
 /// IPAM records and endpoint must agree with ADD's result. Returns the wiring that the endpoint records.
@@ -58,7 +62,7 @@ async fn check_records(
         }
     };
     let (keeping, node) = (Keeping::of(&book), services.node_name(&call.netconf)?);
-    let key = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key()?;
+    let key = EndpointId::of_call(keeping, &node, call).key()?;
     let recorded = Held::read(&book, &call.sandbox, key.clone().into_iter().collect()).await?;
     let mut held = recorded.addresses();
     held.sort_unstable();
@@ -120,6 +124,7 @@ async fn check_kernel(
         mtu: node::mtu(&call.netconf)?,
         addresses: answered.to_vec(),
         pod_forwards: call.netconf.pod_forwards,
+        pod_routes: call.netconf.pod_routes.clone(),
     };
     let checked = services.in_kernel(move |host| {
         let mut pod = PodNamespace::open(&netns)?;

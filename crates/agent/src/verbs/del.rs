@@ -8,9 +8,12 @@ use book::Book;
 use model::{Key, Sandbox};
 use tracing::{info, warn};
 
+use wire::Role;
+
 use super::endpoint::{EndpointId, Keeping};
 use super::error::{CniError, code};
-use super::{Call, delegate, records};
+use super::gateways::{self, Fence};
+use super::{Call, address_role, backend, delegate, old_handles, ready, records};
 use crate::failpoint::{self, Point};
 use crate::services::{Agent, FoundBook, Services};
 
@@ -40,6 +43,9 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
     failpoint::hit(Point::DelStart);
     let _locked = services.locks.acquire(&call.sandbox).await;
     failpoint::hit(Point::DelFenced);
+    if call.netconf.calico.del_fails_while_locked {
+        refuse_while_locked(call, services).await?;
+    }
     if let Err(error) = execute(call, services, Attempt::First).await {
         if error.is_permanent() {
             return Err(error);
@@ -58,11 +64,22 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
     Ok(())
 }
 
+/// As Calico does it: nothing changes.
+async fn refuse_while_locked(call: &Call, services: Services<'_>) -> Result<(), CniError> {
+    match services.existing_book(&call.netconf).await? {
+        FoundBook::Book(book) => ready::check(&call.netconf, &book).await,
+        FoundBook::NoStore(_) => Ok(()),
+    }
+}
+
 /// Everything that a DEL has to do. To be called with the sandbox locked.
 pub(super) async fn execute(call: &Call, services: Services<'_>, attempt: Attempt) -> Result<(), CniError> {
     // An address must not be free while something still answers to it.
     failpoint::hit(Point::DelBeforeKernel);
-    detach(&call.sandbox, call.request.netns.as_deref(), services).await?;
+    match &call.netconf.calico.backend {
+        Some(backend) => backend::del(call, backend).await?,
+        None => detach(&call.sandbox, call.request.netns.as_deref(), services).await?,
+    }
     failpoint::hit(Point::DelAfterKernel);
     // From now on the reconciler must not restore anything of it, whenever the records follow.
     failpoint::hit(Point::DelBeforeJournal);
@@ -138,13 +155,13 @@ async fn release(call: &Call, services: Services<'_>) -> Result<(), CniError> {
 
 async fn release_records(call: &Call, services: Services<'_>) -> Result<(), CniError> {
     match services.existing_book(&call.netconf).await? {
-        FoundBook::Book(book) => {
-            let key = endpoint_key(call, &book, services);
-            match services.agent() {
-                Some(agent) => release_in(&book, &call.sandbox, key, agent).await,
-                None => records::release(&book, &call.sandbox, key, None).await,
-            }
+        FoundBook::Book(book) if call.message.role == Role::Ipam && address_role::has_gateways(call) => {
+            let fence = Fence::wait(services).await;
+            release_from(&book, call, services).await?;
+            let node = services.node_name(&call.netconf)?;
+            gateways::release_unused(&call.netconf.name, &node, &book, &fence).await
         }
+        FoundBook::Book(book) => release_from(&book, call, services).await,
         FoundBook::NoStore(reason) => {
             info!(sandbox = %call.sandbox, "no records to remove: {reason}");
             Ok(())
@@ -152,9 +169,22 @@ async fn release_records(call: &Call, services: Services<'_>) -> Result<(), CniE
     }
 }
 
+async fn release_from(book: &Book, call: &Call, services: Services<'_>) -> Result<(), CniError> {
+    let key = endpoint_key(call, book, services);
+    match services.agent() {
+        Some(agent) => release_in(book, &call.sandbox, key.clone(), agent).await?,
+        None => records::release(book, &call.sandbox, key.clone(), None).await?,
+    }
+    if call.netconf.ipam.other.is_none() && Keeping::of(book) == Keeping::Records {
+        old_handles::release(book, call, key.as_ref()).await?;
+    }
+    Ok(())
+}
+
 /// By the agent's cached endpoint, if there is one; otherwise by reading the store.
 async fn release_in(book: &Book, sandbox: &Sandbox, key: Option<Key>, agent: &Agent) -> Result<(), CniError> {
     let cached = key.as_ref().and_then(|key| agent.endpoints.record_of(key, sandbox));
+    let cached = cached.filter(|record| records::is_sole_owner(record, sandbox));
     if let Some(endpoint) = cached
         && records::release_cached(book, sandbox, endpoint).await?
     {
@@ -167,7 +197,7 @@ async fn release_in(book: &Book, sandbox: &Sandbox, key: Option<Key>, agent: &Ag
 fn endpoint_key(call: &Call, book: &Book, services: Services<'_>) -> Option<Key> {
     let node = services.node_name(&call.netconf).ok()?;
     let keeping = Keeping::of(book);
-    EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key().ok()?
+    EndpointId::of_call(keeping, &node, call).key().ok()?
 }
 
 /// A DEL without a call, for what has no owner. To be called with the sandbox locked.

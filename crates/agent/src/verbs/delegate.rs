@@ -1,37 +1,52 @@
 //! Another IPAM plugin that allocates the addresses: executed as the specification requires, with the same configuration.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use super::error::{CniError, code};
-use super::{Call, result};
+use super::{Call, kubernetes, result};
+use crate::services::Services;
 
 /// IPAM plugins work on local files; one that takes this long hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// More than any plugin prints.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
+/// What a plugin allocated.
+#[derive(Debug, Default)]
+pub(super) struct Allocated {
+    /// With the prefix lengths that the plugin answered.
+    pub(super) networks: Vec<IpNet>,
+    /// As the plugin wrote them.
+    pub(super) routes: Vec<Value>,
+}
+
 /// The addresses that the plugin allocates; or those that the pod brings along, which no plugin allocates.
-pub(super) async fn add(call: &Call) -> Result<Vec<IpAddr>, CniError> {
+pub(super) async fn add(call: &Call, node: &str, services: Services<'_>) -> Result<Allocated, CniError> {
     if !call.netconf.asked.without_ipam.is_empty() {
-        return Ok(call.netconf.asked.without_ipam.clone());
+        let networks = call.netconf.asked.without_ipam.iter().copied().map(IpNet::from).collect();
+        return Ok(Allocated { networks, ..Allocated::default() });
     }
-    let Some(plugin) = plugin_of(call) else { return Ok(Vec::new()) };
+    let Some(mut plugin) = plugin_of(call)? else { return Ok(Allocated::default()) };
+    if call.netconf.ipam.uses_pod_cidrs {
+        plugin.config = kubernetes::configuration_with_pod_cidrs(call, node, services).await?.into();
+    }
     let answer = plugin.run("ADD").await?;
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| {
         CniError::new(code::NOT_DECODED, format!("the answer of {} is not JSON", plugin.name)).because(&error)
     })?;
-    let addresses = result::addresses_of(&answer, call.sandbox.interface());
-    if addresses.is_empty() {
+    let networks = result::networks_of(&answer, call.sandbox.interface());
+    if networks.is_empty() {
         return Err(CniError::new(code::ADDRESSES, format!("{} allocated no address", plugin.name)));
     }
-    Ok(addresses)
+    Ok(Allocated { networks, routes: result::routes_of(&answer) })
 }
 
 /// Releases the addresses, if another plugin allocated them.
@@ -45,7 +60,7 @@ pub(super) async fn check(call: &Call) -> Result<(), CniError> {
 }
 
 async fn forward(call: &Call, verb: &str) -> Result<(), CniError> {
-    match plugin_of(call) {
+    match plugin_of(call)? {
         Some(plugin) => plugin.run(verb).await.map(|_| ()),
         None => Ok(()),
     }
@@ -54,20 +69,25 @@ async fn forward(call: &Call, verb: &str) -> Result<(), CniError> {
 /// Forwards a call that names no sandbox: GC or STATUS.
 pub(super) async fn forward_as_it_is(name: Option<&str>, call: &wire::Call) -> Result<(), CniError> {
     let Some(name) = name else { return Ok(()) };
-    Plugin { name, call }.run(call.verb()).await.map(|_| ())
+    Plugin { name, call, config: call.config.as_str().into() }.run(call.verb()).await.map(|_| ())
 }
 
-fn plugin_of(call: &Call) -> Option<Plugin<'_>> {
+fn plugin_of(call: &Call) -> Result<Option<Plugin<'_>>, CniError> {
     if !call.netconf.asked.without_ipam.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let name = call.netconf.ipam.other.as_deref()?;
-    Some(Plugin { name, call: &call.message })
+    let Some(name) = call.netconf.ipam.other.as_deref() else { return Ok(None) };
+    let config = match call.netconf.ipam.uses_pod_cidrs {
+        true => kubernetes::configuration_with_any_cidrs(&call.netconf)?.into(),
+        false => call.message.config.as_str().into(),
+    };
+    Ok(Some(Plugin { name, call: &call.message, config }))
 }
 
 struct Plugin<'a> {
     name: &'a str,
     call: &'a wire::Call,
+    config: Cow<'a, str>,
 }
 
 impl Plugin<'_> {
@@ -79,6 +99,7 @@ impl Plugin<'_> {
         let mut child = Command::new(&program)
             .envs(self.call.variables())
             .env("CNI_COMMAND", verb)
+            .env("CNI_ARGS", arguments(self.call.variable("CNI_ARGS").unwrap_or_default()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -86,7 +107,7 @@ impl Plugin<'_> {
             .spawn()
             .map_err(failed)?;
         let mut input = child.stdin.take().expect("stdin is piped");
-        let config = self.call.config.as_bytes();
+        let config = self.config.as_bytes();
         let talk = async {
             // A plugin that does not read its configuration still answers.
             let _ = input.write_all(config).await;
@@ -103,6 +124,12 @@ impl Plugin<'_> {
         }
         Err(refusal(self.name, &output.stdout))
     }
+}
+
+/// Those of Kubernetes are unknown to most plugins, which refuse them unless they are told otherwise.
+fn arguments(passed: &str) -> String {
+    const TOLERANT: &str = "IgnoreUnknown=1";
+    if passed.is_empty() { TOLERANT.to_owned() } else { format!("{TOLERANT};{passed}") }
 }
 
 /// The plugin's own error message, if it printed one.
@@ -148,8 +175,11 @@ mod tests {
     #[tokio::test]
     async fn a_plugin_gets_verb_and_configuration_and_its_error_is_passed_on() {
         let directory = tempfile::tempdir().unwrap();
-        let call = plugin(directory.path(), "cat > $0.$CNI_COMMAND", "{\"a\":1}");
+        let call =
+            plugin(directory.path(), "echo \"$CNI_ARGS\" > $0.args; cat > $0.$CNI_COMMAND", "{\"a\":1}");
         forward_as_it_is(Some("some-ipam"), &call).await.unwrap();
+        let arguments = std::fs::read_to_string(directory.path().join("some-ipam.args")).unwrap();
+        assert_eq!(arguments, "IgnoreUnknown=1\n");
         let received = std::fs::read_to_string(directory.path().join("some-ipam.STATUS")).unwrap();
         assert_eq!(received, "{\"a\":1}");
         let call =
@@ -159,6 +189,11 @@ mod tests {
         let call = plugin(directory.path(), "exit 1", "{}");
         let error = forward_as_it_is(Some("some-ipam"), &call).await.unwrap_err();
         assert_eq!(error.message, "some-ipam failed: no reason given");
+    }
+
+    #[test]
+    fn arguments_that_a_plugin_does_not_know_are_no_reason_to_refuse() {
+        assert_eq!(arguments("K8S_POD_NAME=web;IP=10.0.0.1"), "IgnoreUnknown=1;K8S_POD_NAME=web;IP=10.0.0.1");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 
 mod add;
 mod address_role;
+mod backend;
 mod caller;
 mod check;
 pub(crate) mod confirm;
@@ -23,16 +24,24 @@ mod del;
 mod delegate;
 mod endpoint;
 mod error;
+mod gates;
+mod gateways;
 mod gc;
+mod known;
+mod kubernetes;
 mod netconf;
 pub(crate) mod node;
+mod old_handles;
 mod one_shot;
 mod pod;
+mod profile;
 mod queued;
+mod ready;
 pub(crate) mod records;
 mod request;
 mod result;
 mod status;
+mod test;
 
 use std::collections::BTreeMap;
 
@@ -45,6 +54,7 @@ pub(crate) use error::{CniError, code};
 pub(crate) use netconf::NetConf;
 pub(crate) use one_shot::run;
 pub(crate) use queued::retry as retry_queued_del;
+pub(crate) use test::run as run_test;
 
 use request::{Request, Verb};
 
@@ -146,7 +156,15 @@ impl Call {
         let request = Request::of(verb, message)?;
         let sandbox = Sandbox::new(&netconf.name, &request.container_id, &request.interface)?;
         netconf.add_arguments(&request);
+        if request.pod.is_none() {
+            netconf.without_kubernetes();
+        }
         Ok(Call { request, netconf, sandbox, message: message.clone() })
+    }
+
+    /// The namespace that the caller of a container without a pod names.
+    fn namespace(&self) -> Option<&str> {
+        self.netconf.calico.namespace.as_deref().or(self.request.namespace.as_deref())
     }
 
     /// The same for a pod with these annotations.
@@ -159,6 +177,24 @@ impl Call {
 }
 
 impl NetConf {
+    /// What only counts for pods does not count.
+    fn without_kubernetes(&mut self) {
+        self.pod_routes.clear();
+        if self.ipam.uses_pod_cidrs {
+            let error = CniError::configuration(
+                "ipam.subnet stands for a network of the Kubernetes node, but the call names no pod",
+            );
+            self.unsupported.get_or_insert(error.hint("write the network itself as ipam.subnet"));
+        }
+        if self.may_go_without_ipam {
+            let error = CniError::configuration(
+                "feature_control.ip_addrs_no_ipam is for pods, but the call names none",
+            );
+            self.unsupported
+                .get_or_insert(error.hint("leave it out of the configuration of other containers"));
+        }
+    }
+
     /// Adds what `CNI_ARGS` asks for.
     fn add_arguments(&mut self, request: &Request) {
         let (addresses, mac) = (request.asked_addresses.as_deref(), request.asked_mac.as_deref());

@@ -46,6 +46,12 @@ pub(super) fn mtu(netconf: &NetConf) -> Result<u32, CniError> {
         .ok_or_else(|| CniError::configuration("the MTU must be between 68 and 65535"))
 }
 
+/// The MTU where the configuration or the node's file says one. Calico names no other in its results.
+pub(super) fn configured_mtu(netconf: &NetConf, mtu: u32) -> Option<u32> {
+    let is_configured = netconf.mtu != 0 || fs::exists(MTU_FILE).unwrap_or(false);
+    is_configured.then_some(mtu)
+}
+
 /// Calico's name for the host end.
 pub(super) fn device_name(pod: Option<&PodName>, sandbox: &Sandbox) -> Result<DeviceName, CniError> {
     let prefixes = device_prefixes();

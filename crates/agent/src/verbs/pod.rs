@@ -29,10 +29,7 @@ pub(super) async fn find(
     services: Services<'_>,
 ) -> Result<Option<(Record, Resource)>, CniError> {
     let (Keeping::Views, Some(pod)) = (Keeping::of(book), &call.request.pod) else { return Ok(None) };
-    // It is not even asked for: such a name could lead to another object.
-    if !Named::Namespace.allows(&pod.namespace) || !Named::Pod.allows(&pod.name) {
-        return Err(gone(pod, node));
-    }
+    check_names(pod, node)?;
     let Some(key) = key_of(call, pod, node)? else { return Ok(None) };
     let cached = services.agent().and_then(|agent| agent.endpoints.record_at(&key));
     if let Some((record, resource)) = cached.map(decode).transpose()?
@@ -41,6 +38,12 @@ pub(super) async fn find(
         return Ok(Some((record, resource)));
     }
     read(pod, node, &key, book).await.map(Some)
+}
+
+/// A pod of a name that Kubernetes does not allow is not even asked for: such a name could lead to another object.
+pub(super) fn check_names(pod: &PodName, node: &str) -> Result<(), CniError> {
+    let is_possible = Named::Namespace.allows(&pod.namespace) && Named::Pod.allows(&pod.name);
+    if is_possible { Ok(()) } else { Err(gone(pod, node)) }
 }
 
 /// The record of the pod, read now. An error if that pod is no longer there.
@@ -67,7 +70,16 @@ pub(super) async fn annotated(
         Some(cached) => cached,
         None => read_namespace(&pod.namespace, book).await?,
     };
-    let asked = annotations_of_pod(&of_namespace, &recorded.metadata.annotations);
+    with_annotations(call, &of_namespace, &recorded.metadata.annotations)
+}
+
+/// The call with what these annotations of a namespace and of a pod ask for; `None` if that is nothing.
+pub(super) fn with_annotations(
+    call: &Call,
+    of_namespace: &Annotations,
+    of_pod: &Annotations,
+) -> Result<Option<Call>, CniError> {
+    let asked = annotations_of_pod(of_namespace, of_pod);
     if asked.is_empty() { Ok(None) } else { call.annotated(&asked).map(Some) }
 }
 
@@ -82,11 +94,11 @@ fn key_of(call: &Call, pod: &PodName, node: &str) -> Result<Option<Key>, CniErro
     EndpointId::new(Keeping::Views, node, Some(pod), &sandbox).key()
 }
 
-fn is_meant(pod: &PodName, found: &Resource) -> bool {
+pub(super) fn is_meant(pod: &PodName, found: &Resource) -> bool {
     pod.uid.as_deref().is_none_or(|uid| views::uids(found).iter().any(|known| known == uid))
 }
 
-fn gone(pod: &PodName, node: &str) -> CniError {
+pub(super) fn gone(pod: &PodName, node: &str) -> CniError {
     let PodName { namespace, name, uid } = pod;
     let uid = uid.as_ref().map(|uid| format!(" (UID {uid})")).unwrap_or_default();
     let message =
@@ -94,7 +106,7 @@ fn gone(pod: &PodName, node: &str) -> CniError {
     CniError::environment(message).hint("the pod was deleted, or this node has another name in Kubernetes")
 }
 
-fn is_another(pod: &PodName, found: &Resource) -> CniError {
+pub(super) fn is_another(pod: &PodName, found: &Resource) -> CniError {
     let PodName { namespace, name, uid } = pod;
     let message = format!(
         "the sandbox is of pod {namespace}/{name} with UID {}, but Kubernetes has that pod with UID {}",

@@ -181,8 +181,11 @@ fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) ->
             info!(endpoint = %record.key, owner, "kept the endpoint record of another sandbox");
             continue;
         }
-        changes.push(match restore.filter(|earlier| earlier.key == record.key) {
-            Some(earlier) => Addition::replace(record, earlier.value.clone()),
+        let restored =
+            restore.filter(|earlier| earlier.key == record.key).map(|earlier| earlier.value.clone());
+        let kept = || endpoint::without_joined(resource, sandbox).map(|rest| rest.encode().into());
+        changes.push(match restored.or_else(kept) {
+            Some(value) => Addition::replace(record, value),
             None => Addition::delete(record),
         });
     }
@@ -196,8 +199,15 @@ fn is_of_sandbox(endpoint: &Resource, sandbox: &Sandbox, held: &[IpAddr]) -> boo
         "" => endpoint::addresses(endpoint).is_some_and(|recorded| {
             !recorded.is_empty() && recorded.iter().all(|address| held.contains(address))
         }),
-        owner => owner == sandbox.container_id(),
+        owner => owner == sandbox.container_id() && endpoint::is_of_network(endpoint, sandbox),
     }
+}
+
+/// Whether the endpoint's record is of this sandbox and of no other network that the same container joined.
+pub(super) fn is_sole_owner(record: &Record, sandbox: &Sandbox) -> bool {
+    decode(record.clone()).is_ok_and(|(_, resource)| {
+        endpoint::is_of_network(&resource, sandbox) && endpoint::without_joined(&resource, sandbox).is_none()
+    })
 }
 
 /// Counts attempts while other writers change the same endpoint.

@@ -28,6 +28,8 @@ pub(crate) struct Request {
     /// `CNI_ARGS` asks for these; an empty value asks for nothing.
     pub(crate) asked_addresses: Option<String>,
     pub(crate) asked_mac: Option<String>,
+    /// The namespace of a container that is no pod. Calico's plugin reads it for its own tests.
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ impl Request {
             pod: pod_name(&arguments),
             asked_addresses: argument(&arguments, "IP").map(str::to_owned),
             asked_mac: argument(&arguments, "MAC").map(str::to_owned),
+            namespace: argument(&arguments, "CNI_TEST_NAMESPACE").map(str::to_owned),
         })
     }
 }

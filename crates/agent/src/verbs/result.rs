@@ -58,11 +58,38 @@ fn has_flat_addresses(version: &str) -> bool {
     version.starts_with("0.1.") || version.starts_with("0.2.")
 }
 
+/// What an ADD answers beside the wiring.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answered {
+    /// As whoever allocated the addresses gives them.
+    pub(crate) routes: Vec<Value>,
+    /// Where somebody has set it.
+    pub(crate) mtu: Option<u32>,
+}
+
+/// The ends of a pod's interface, as a result names them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) pod: &'a str,
+    pub(crate) mac: &'a str,
+    pub(crate) addresses: &'a [IpNet],
+    pub(crate) netns: &'a Path,
+}
+
 /// The result of ADD.
-pub(crate) fn of_add(version: &str, wiring: &PodWiring, netns: &Path) -> Value {
+pub(crate) fn of_add(version: &str, wiring: &PodWiring, netns: &Path, answered: &Answered) -> Value {
+    let (host, pod, mac) = (&wiring.host.device, &wiring.pod.device, wiring.pod.mac.to_string());
+    let addresses = &wiring.pod.addresses;
+    let ends = Ends { host: host.as_str(), pod: pod.as_str(), mac: &mac, addresses, netns };
+    let mtu = answered.mtu.or_else(|| has_gc(version).then_some(wiring.pod.mtu));
+    of_ends(version, ends, &Answered { mtu, routes: answered.routes.clone() })
+}
+
+pub(crate) fn of_ends(version: &str, ends: Ends<'_>, answered: &Answered) -> Value {
     if has_flat_addresses(version) {
-        let networks = wiring.pod.addresses.iter().map(|address| (*address, None));
-        return flat(version, networks, &json!([]));
+        let networks = ends.addresses.iter().map(|address| (*address, None));
+        return flat(version, networks, &json!(answered.routes));
     }
     let ip = |address: &IpNet| {
         let mut ip = json!({"address": address.to_string(), "interface": POD_INTERFACE});
@@ -71,20 +98,26 @@ pub(crate) fn of_add(version: &str, wiring: &PodWiring, netns: &Path) -> Value {
         }
         ip
     };
-    let mut interfaces = json!([
-        {"name": wiring.host.device.as_str(), "mac": wiring.host.mac.to_string()},
-        {"name": wiring.pod.device.as_str(), "mac": wiring.pod.mac.to_string(), "sandbox": netns},
-    ]);
-    if has_gc(version) {
-        interfaces[0]["mtu"] = wiring.host.mtu.into();
-        interfaces[POD_INTERFACE]["mtu"] = wiring.pod.mtu.into();
+    let mut interfaces =
+        json!([{"name": ends.host}, {"name": ends.pod, "mac": ends.mac, "sandbox": ends.netns}]);
+    if let Some(mtu) = answered.mtu.filter(|_| !has_ip_version(version)) {
+        interfaces[POD_INTERFACE]["mtu"] = mtu.into();
     }
-    json!({
+    let mut answer = json!({
         "cniVersion": version,
         "interfaces": interfaces,
-        "ips": wiring.pod.addresses.iter().map(ip).collect::<Vec<_>>(),
+        "ips": ends.addresses.iter().map(ip).collect::<Vec<_>>(),
         "dns": {},
-    })
+    });
+    if !answered.routes.is_empty() {
+        answer["routes"] = answered.routes.clone().into();
+    }
+    answer
+}
+
+/// The route that Calico's IPAM plugin answers for an address.
+pub(crate) fn route_to(network: IpNet) -> Value {
+    json!({"dst": network.to_string()})
 }
 
 /// An address allocated for another plugin, with its network.
@@ -106,6 +139,11 @@ pub(crate) fn of_ipam(version: &str, allocated: &[AllocatedAddress]) -> Value {
         route
     };
     let routes: Vec<Value> = allocated.iter().map(route).collect();
+    of_ipam_with(version, allocated, &routes)
+}
+
+/// The same with other routes.
+pub(crate) fn of_ipam_with(version: &str, allocated: &[AllocatedAddress], routes: &[Value]) -> Value {
     if has_flat_addresses(version) {
         let networks = allocated.iter().map(|address| (address.network, address.gateway));
         return flat(version, networks, &json!(routes));
@@ -139,17 +177,32 @@ fn flat(version: &str, networks: impl Iterator<Item = (IpNet, Option<IpAddr>)>, 
     answer
 }
 
+/// The routes in a plugin's result.
+pub(crate) fn routes_of(result: &Value) -> Vec<Value> {
+    let listed = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let flat = ["ip4", "ip6"].map(|key| listed(result.get(key).and_then(|config| config.get("routes"))));
+    let routes = listed(result.get("routes")).into_iter().chain(flat.into_iter().flatten());
+    routes.filter(Value::is_object).collect()
+}
+
 /// The addresses in an earlier result of ADD. Later plugins of a chain may have added to it.
 pub(crate) fn addresses_of(result: &Value, interface: &str) -> Vec<IpAddr> {
+    networks_of(result, interface).iter().map(IpNet::addr).collect()
+}
+
+/// The same with their prefix lengths.
+pub(crate) fn networks_of(result: &Value, interface: &str) -> Vec<IpNet> {
     let name_of = |ip: &Value| {
         let index = usize::try_from(ip.get("interface")?.as_u64()?).ok()?;
         result.get("interfaces")?.get(index)?.get("name")?.as_str()
     };
     let is_ours = |ip: &&Value| name_of(ip).is_none_or(|name| name == interface);
-    let address = |ip: &Value| ip.get("address")?.as_str()?.split('/').next()?.parse().ok();
+    let network =
+        |text: &str| text.parse::<IpNet>().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
+    let address = |ip: &Value| network(ip.get("address")?.as_str()?);
     let ips = result.get("ips").and_then(Value::as_array);
     let listed = ips.into_iter().flatten().filter(is_ours).filter_map(address);
-    let flat = |key: &str| result.get(key)?.get("ip")?.as_str()?.split('/').next()?.parse().ok();
+    let flat = |key: &str| network(result.get(key)?.get("ip")?.as_str()?);
     listed.chain(["ip4", "ip6"].into_iter().filter_map(flat)).collect()
 }
 
@@ -175,6 +228,7 @@ mod tests {
             mtu: 1500,
             addresses: vec!["10.0.0.5".parse().unwrap()],
             pod_forwards: false,
+            pod_routes: Vec::new(),
         };
         PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap()
     }
@@ -185,18 +239,26 @@ mod tests {
         let expected = json!({
             "cniVersion": "1.0.0",
             "interfaces": [
-                {"name": "cali0d7763386da", "mac": "ee:ee:ee:ee:ee:ee"},
+                {"name": "cali0d7763386da"},
                 {"name": "eth0", "mac": "02:00:00:00:00:01", "sandbox": "/run/netns/x"},
             ],
             "ips": [{"address": "10.0.0.5/32", "interface": 1}],
             "dns": {},
         });
-        assert_eq!(of_add("1.0.0", &wiring(), netns), expected);
-        let newest = of_add("1.1.0", &wiring(), netns);
+        let nothing = Answered::default();
+        assert_eq!(of_add("1.0.0", &wiring(), netns, &nothing), expected);
+        let newest = of_add("1.1.0", &wiring(), netns, &nothing);
         assert_eq!(newest["interfaces"][1]["mtu"], 1500);
+        let answered = Answered { routes: vec![route_to("10.0.0.5/26".parse().unwrap())], mtu: Some(1450) };
+        let result = of_add("1.0.0", &wiring(), netns, &answered);
+        assert_eq!(
+            (&result["interfaces"][1]["mtu"], &result["routes"]),
+            (&json!(1450), &json!([{"dst": "10.0.0.5/26"}]))
+        );
         for version in ["0.3.0", "0.3.1", "0.4.0"] {
-            let result = of_add(version, &wiring(), netns);
+            let result = of_add(version, &wiring(), netns, &answered);
             assert_eq!(result["ips"][0]["version"], "4");
+            assert_eq!(result["interfaces"][1].get("mtu"), None);
             assert_eq!(result["cniVersion"], version);
         }
     }
@@ -204,7 +266,7 @@ mod tests {
     #[test]
     fn the_oldest_versions_have_one_address_each() {
         for version in ["0.1.0", "0.2.0"] {
-            let answer = of_add(version, &wiring(), Path::new("/x"));
+            let answer = of_add(version, &wiring(), Path::new("/x"), &Answered::default());
             let expected =
                 json!({"cniVersion": version, "ip4": {"ip": "10.0.0.5/32", "routes": []}, "dns": {}});
             assert_eq!(answer, expected);
@@ -238,7 +300,7 @@ mod tests {
 
     #[test]
     fn an_answer_can_be_read_back() {
-        let mut result = of_add("1.0.0", &wiring(), Path::new("/x"));
+        let mut result = of_add("1.0.0", &wiring(), Path::new("/x"), &Answered::default());
         assert_eq!(addresses_of(&result, "eth0"), ["10.0.0.5".parse::<IpAddr>().unwrap()]);
         assert_eq!(addresses_of(&result, "net1"), [] as [IpAddr; 0]);
         result["ips"][0].as_object_mut().unwrap().remove("interface");

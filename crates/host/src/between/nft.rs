@@ -66,5 +66,5 @@ fn run(words: &[&str], input: &str) -> Result<String, HostError> {
 }
 
 fn try_run(words: &[&str], input: &str) -> io::Result<Output> {
-    program::run(Command::new("nft").args(words), input.as_bytes(), PATIENCE)
+    program::run(Command::new(program::find("nft")).args(words), input.as_bytes(), PATIENCE)
 }

@@ -85,6 +85,7 @@ impl Host {
             addresses: wire.addresses.clone(),
             pod_forwards: crate::sysctl::ask(&mut pod.netlink, plan::FORWARD_V4)
                 .is_ok_and(|value| value == "1"),
+            pod_routes: Vec::new(),
         };
         let mut wiring =
             PodWiring::new(&attachment, &self.facts()?).or_else(|error| surprise(error.to_string()))?;

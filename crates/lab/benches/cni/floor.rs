@@ -97,6 +97,7 @@ fn attachment(pod: &Pod) -> Result<Attachment> {
         mtu: 1450,
         addresses: vec!["10.244.0.5".parse()?],
         pod_forwards: false,
+        pod_routes: Vec::new(),
         sandbox,
     })
 }

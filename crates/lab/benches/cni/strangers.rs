@@ -110,6 +110,7 @@ fn connect(plugin: &Plugin, pod: &Pod, facts: &NodeFacts) -> Result<PodWiring> {
         mtu: 1450,
         addresses: addresses.collect::<Result<_>>()?,
         pod_forwards: false,
+        pod_routes: Vec::new(),
     };
     Ok(PodWiring::new(&attachment, facts)?)
 }

@@ -220,5 +220,6 @@ fn attachment(pod: &PodReport) -> Result<Attachment> {
         mtu: MTU,
         addresses: addresses(pod)?.into_iter().collect(),
         pod_forwards: false,
+        pod_routes: Vec::new(),
     })
 }

@@ -156,6 +156,7 @@ fn wiring(pod: &Pod) -> PodWiring {
         mtu: 1450,
         addresses: vec![ADDRESS.parse().unwrap()],
         pod_forwards: false,
+        pod_routes: Vec::new(),
     };
     PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
 }

@@ -16,6 +16,7 @@ pub(crate) fn wiring_of(container: &str, pod: &str, addresses: &[&str]) -> PodWi
         mtu: 1450,
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         pod_forwards: false,
+        pod_routes: Vec::new(),
     };
     PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
 }

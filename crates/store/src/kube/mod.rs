@@ -53,7 +53,7 @@ use crate::{
 
 pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
-pub use objects::{KubeObjects, ObjectKind, ObjectPage};
+pub use objects::{KubeObjects, ObjectKind, ObjectName, ObjectPage};
 pub use prospect::Prospect;
 
 /// How often the cluster is asked again which API group keeps the records, if it does not have the one that it had.

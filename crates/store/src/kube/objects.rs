@@ -1,6 +1,7 @@
 //! Kubernetes' own objects, whole: those that show records, and what else Kubernetes says of nodes. For whoever compares records with
 //! them; everybody else reads the records.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
@@ -28,6 +29,14 @@ pub enum ObjectKind {
     Node,
     /// Of nodes: their kubelets renew them.
     Lease,
+}
+
+/// One object of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectName<'a> {
+    Pod { namespace: &'a str, name: &'a str },
+    Namespace(&'a str),
+    Node(&'a str),
 }
 
 /// Part of a list. All parts show one moment.
@@ -80,6 +89,28 @@ impl ObjectKind {
     }
 }
 
+impl ObjectName<'_> {
+    fn path(self) -> String {
+        match self {
+            ObjectName::Pod { namespace, name } => {
+                format!("/api/v1/namespaces/{}/pods/{}", escaped(namespace), escaped(name))
+            }
+            ObjectName::Namespace(name) => format!("/api/v1/namespaces/{}", escaped(name)),
+            ObjectName::Node(name) => format!("/api/v1/nodes/{}", escaped(name)),
+        }
+    }
+}
+
+impl fmt::Display for ObjectName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ObjectName::Pod { namespace, name } => write!(f, "pod {namespace}/{name}"),
+            ObjectName::Namespace(name) => write!(f, "namespace {name}"),
+            ObjectName::Node(name) => write!(f, "node {name}"),
+        }
+    }
+}
+
 impl KubeObjects {
     /// Of a cluster that need not keep the records. Prepares connections; the first list makes one.
     pub async fn connect(config: &KubeConfig) -> Result<KubeObjects, StoreError> {
@@ -112,6 +143,32 @@ impl KubeObjects {
         let is_shown =
             service.is_none_or(|service| service.pointer("/spec/service").is_some_and(Value::is_object));
         Ok((answer.status == StatusCode::OK && !is_shown).then_some((Layout::V1, other)))
+    }
+
+    /// One object; `None` if there is none of that name.
+    pub async fn get(&self, name: ObjectName<'_>) -> Result<Option<Map<String, Value>>, StoreError> {
+        self.fetch(name.path(), format!("reading {name}")).await
+    }
+
+    async fn fetch(&self, path: String, operation: String) -> Result<Option<Map<String, Value>>, StoreError> {
+        let answer = self.client.send(&Request::get(path)).await?;
+        match answer.status {
+            StatusCode::OK => object(&operation, &answer).map(Some),
+            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+
+    /// The server's version, which anybody may ask for.
+    pub async fn server_version(&self) -> Result<String, StoreError> {
+        let answer = self.client.send(&Request::get("/version".to_owned())).await?;
+        let operation = "reading the API server's version";
+        if answer.status != StatusCode::OK {
+            return Err(refusal(self.client.address(), operation, &answer));
+        }
+        let version: Value =
+            serde_json::from_slice(&answer.body).map_err(|error| unreadable(operation, error))?;
+        Ok(version.get("gitVersion").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
     /// A part of the list: the first, or the one that begins where another ended. Fails with [`StoreError::HistoryGone`] if the server
@@ -160,13 +217,7 @@ impl KubeObjects {
 
     /// The object at a path of the API, such as `/api/v1/namespaces/blue`; `None` if it does not exist.
     pub async fn read(&self, path: &str) -> Result<Option<Map<String, Value>>, StoreError> {
-        let answer = self.client.send(&Request::get(path.to_owned())).await?;
-        let operation = format!("reading {path}");
-        match answer.status {
-            StatusCode::OK => object(&operation, &answer).map(Some),
-            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
-            _ => Err(refusal(self.client.address(), &operation, &answer)),
-        }
+        self.fetch(path.to_owned(), format!("reading {path}")).await
     }
 
     /// Creates an object in the collection at a path. `None` if one of that name exists.

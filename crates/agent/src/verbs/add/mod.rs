@@ -1,43 +1,53 @@
 //! ADD: the records in one commit, and the bare veth at the same time; then the rest of the kernel, read back; then the journal. A failure
 //! undoes what was done.
 
+mod by_backend;
+mod earlier;
 mod endpoint_write;
 mod recording;
 mod wiring;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
+use book::Book;
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac, Resource};
 use plan::between::{Protected, Trouble};
-use plan::{Attachment, PodWiring};
+use plan::{Attachment, Maker, PodWiring};
 use serde_json::Value;
 use store::Record;
 use tracing::{info, warn};
 
-use recording::{Recorded, Recording};
+use recording::{Made, Recorded, Recording};
 use wiring::{Observed, Preparation, WireError};
 
-use super::endpoint::{EndpointId, Keeping, Wired};
+use super::endpoint::{Described, EndpointId, Keeping, Wired};
 use super::error::CniError;
-use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
+use super::known::{Known, with_asked};
+use super::result::Answered;
+use super::{Call, Caller, del, delegate, gates, node, profile, queued, ready, records, result};
 use crate::between::read_protected;
 use crate::failpoint::{self, Point};
 use crate::guard::WantedGuard;
 use crate::journal::Entry;
+use crate::namespaces::Annotations;
 use crate::services::Services;
 
 struct Add<'a> {
     call: &'a Call,
     services: Services<'a>,
-    book: book::Book,
+    book: Book,
     /// Lent to the kernel thread while it works in there.
     pod: Option<PodNamespace>,
     node: String,
     id: EndpointId,
     /// The record of the pod, where endpoints are views of pods.
     recorded_pod: Option<(Record, Resource)>,
+    described: Described,
+    pod_annotations: Annotations,
+    namespace_labels: BTreeMap<String, String>,
 }
 
 pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
@@ -45,6 +55,7 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     call.netconf.check()?;
     let node = services.node_name(&call.netconf)?;
     let mtu = node::mtu(&call.netconf)?;
+    gates::wait(&call.netconf.calico.readiness_gates).await?;
     let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
     let _locked = services.locks.acquire(&call.sandbox).await;
     failpoint::hit(Point::AddFenced);
@@ -53,24 +64,49 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     queued::run_earlier(call, services).await?;
     let book = services.book(&call.netconf).await?;
-    let recorded_pod = pod::find(call, &node, &book, services).await?;
-    let annotated = pod::annotated(call, recorded_pod.as_ref(), &book, services).await?;
-    let call = annotated.as_ref().unwrap_or(call);
+    if call.netconf.goes_without_book() || ready::is_etcd(&call.netconf) {
+        ready::check(&call.netconf, &book).await?;
+    }
+    let known = Known::read(call, &node, &book, services).await?;
+    let call = known.annotated.as_ref().unwrap_or(call);
     call.netconf.check()?;
-    let keeping = Keeping::of(&book);
-    let id = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox);
-    let mut add = Add { call, services, book, pod: None, node, id, recorded_pod };
+    let id = EndpointId::of_call(Keeping::of(&book), &node, call);
+    let Known { recorded_pod, described, pod_annotations, namespace_labels, .. } = known;
+    let described = with_asked(described, call);
+    let pod = None;
+    let mut add = Add {
+        call,
+        services,
+        book,
+        pod,
+        node,
+        id,
+        recorded_pod,
+        described,
+        pod_annotations,
+        namespace_labels,
+    };
+    if let Some(backend) = &call.netconf.calico.backend {
+        return add.connect_by(backend, mtu, caller).await;
+    }
+    if let Some(joined) = add.join(mtu).await? {
+        return Ok(joined);
+    }
     let (recorded, wiring) = add.connect(mtu).await?;
-    let done = add
-        .remember(&recorded, mtu)
-        .and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
+    let done = match profile::ensure(call, &add.book, services).await {
+        Ok(()) => add.remember(&recorded, mtu),
+        Err(error) => Err(error),
+    };
+    let done = done.and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
     if let Err(error) = done {
         add.undo(&recorded).await;
         return Err(error);
     }
     info!(sandbox = %call.sandbox, device = %wiring.host.device, addresses = ?recorded.wired.addresses, "added");
+    gates::await_policy(call.netconf.calico.policy_wait.as_ref(), &add.id).await;
     failpoint::hit(Point::AddBeforeAnswer);
-    Ok(result::of_add(&call.netconf.cni_version, &wiring, netns))
+    let answered = Answered { routes: recorded.routes, mtu: node::configured_mtu(&call.netconf, mtu) };
+    Ok(result::of_add(&call.netconf.cni_version, &wiring, netns, &answered))
 }
 
 /// The runtime stopped waiting for this ADD.
@@ -84,7 +120,7 @@ impl Add<'_> {
         let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
         loop {
             let (recorded, prepared) = self.record_and_prepare(&device, mtu).await?;
-            if let Err(error) = self.refuse_protected(&recorded).await {
+            if let Err(error) = self.refuse_recorded(&recorded).await {
                 self.abandon(prepared).await;
                 self.undo(&recorded).await;
                 return Err(error);
@@ -102,6 +138,16 @@ impl Add<'_> {
                 error => return Err(error.into()),
             }
         }
+    }
+
+    async fn refuse_recorded(&self, recorded: &Recorded) -> Result<(), CniError> {
+        if let Some(floating) = self.described.dangling(&recorded.wired.addresses) {
+            let message = format!(
+                "the floating address {floating} leads nowhere: the pod has no address of its IP version"
+            );
+            return Err(CniError::configuration(message));
+        }
+        self.refuse_protected(recorded).await
     }
 
     /// A pod with the address of a node or a service would hide it on this node. A pod that was wired with it keeps it.
@@ -122,15 +168,24 @@ impl Add<'_> {
         refuse_hiding(addresses, &read_protected(&**self.book.store(), &self.node).await?)
     }
 
+    async fn guard(&self) -> Result<WantedGuard, CniError> {
+        Ok(WantedGuard::of_call(self.services, &**self.book.store(), &self.node).await?)
+    }
+
     /// Observes the pod, then writes the records and makes the veth at the same time. If one of them fails, the other is undone.
     async fn record_and_prepare(
         &mut self,
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let guard = WantedGuard::of_call(self.services, &**self.book.store(), &self.node).await?;
-        let (pod, observed) =
-            wiring::observe(self.pod.take(), self.call, device, guard, self.services).await?;
+        let (mut pod, mut observed) =
+            wiring::observe(self.pod.take(), self.call, device, self.guard().await?, self.services).await?;
+        if let Some(earlier) = observed.predecessor.take().filter(|earlier| self.may_replace(earlier, device))
+        {
+            pod = self.replace(earlier, pod).await?;
+            let guard = self.guard().await?;
+            (pod, observed) = wiring::observe(Some(pod), self.call, device, guard, self.services).await?;
+        }
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
         let preparation = Preparation {
@@ -169,6 +224,8 @@ impl Add<'_> {
             pod: self.recorded_pod.as_ref(),
             device: if observed.is_taken { self.own_device_name() } else { device.clone() },
             interface: observed.interface,
+            described: &self.described,
+            namespace_labels: &self.namespace_labels,
         };
         failpoint::hit(Point::AddBeforeRecords);
         let recorded = recording.ensure(self.services).await?;
@@ -206,10 +263,11 @@ impl Add<'_> {
         failpoint::hit(Point::AddBeforeWiring);
         let attachment = attachment(self.call, &recorded.wired, mtu);
         let mut pod = self.pod.take().expect("record_and_prepare opened it");
+        let maker = self.maker();
         let (pod, wired) = self
             .services
             .in_kernel_here(move |host| {
-                let wired = wiring::wire(host, &mut pod, prepared, &attachment);
+                let wired = wiring::wire(host, &mut pod, prepared, &attachment, maker);
                 (pod, wired)
             })
             .await?;
@@ -229,6 +287,13 @@ impl Add<'_> {
         Ok(())
     }
 
+    /// As whose the pod's routes are marked. Without an agent, a configuration for Calico's plugin gets what that would make, so that
+    /// Felix, which may still run, takes it for its own.
+    fn maker(&self) -> Maker {
+        let is_calicos = self.call.netconf.plugin.as_deref() == Some("calico");
+        if is_calicos && self.services.agent().is_none() { Maker::Calico } else { Maker::Ours }
+    }
+
     fn own_device_name(&self) -> DeviceName {
         node::own_device_name(&self.call.sandbox)
     }
@@ -244,6 +309,15 @@ impl Add<'_> {
             return;
         }
         failpoint::hit(Point::AddUndoDetached);
+        self.undo_records(made).await;
+        if let Err(error) = self.services.forget(sandbox) {
+            warn!(%sandbox, %error, "cannot undo the ADD: the journal entry remains");
+        }
+        failpoint::hit(Point::AddAfterUndo);
+    }
+
+    async fn undo_records(&self, made: &Made) {
+        let sandbox = &self.call.sandbox;
         let key = self.id.key().ok().flatten();
         if let Err(error) = records::release(&self.book, sandbox, key, made.replaced.as_ref()).await {
             warn!(%sandbox, %error, "cannot undo the ADD: the records remain");
@@ -252,10 +326,6 @@ impl Add<'_> {
         if let Err(error) = delegate::release(self.call).await {
             warn!(%sandbox, %error, "cannot undo the ADD: the other plugin's addresses remain");
         }
-        if let Err(error) = self.services.forget(sandbox) {
-            warn!(%sandbox, %error, "cannot undo the ADD: the journal entry remains");
-        }
-        failpoint::hit(Point::AddAfterUndo);
     }
 }
 
@@ -294,5 +364,6 @@ fn attachment(call: &Call, wired: &Wired, mtu: u32) -> Attachment {
         mtu,
         addresses: wired.addresses.clone(),
         pod_forwards: call.netconf.pod_forwards,
+        pod_routes: call.netconf.pod_routes.clone(),
     }
 }

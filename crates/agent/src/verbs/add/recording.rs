@@ -1,19 +1,23 @@
 //! The records of an ADD: addresses and endpoint, together.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use book::{Additions, AssignRequest, Book, BookError, GivenRequest};
 use host::{Host, PodInterface};
-use ipam::{INTERFACE_ATTRIBUTE, Owner};
+use ipam::{INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, Owner};
+use ipnet::IpNet;
 use jiff::Timestamp;
-use model::{DeviceName, IpVersion, Resource};
+use model::{Cidr, DeviceName, IpVersion, Resource};
+use serde_json::Value;
 use store::Record;
 use tracing::{debug, warn};
 
-use super::super::endpoint::{self, EndpointId, Keeping, Wired};
+use super::super::endpoint::{self, Described, EndpointId, Keeping, Wired};
 use super::super::error::CniError;
+use super::super::gateways::in_block;
 use super::super::records::{Held, Tries, find_endpoint};
-use super::super::{Call, confirm, delegate, node, pod};
+use super::super::{Call, confirm, delegate, node, pod, result};
 use super::endpoint_write::EndpointWrite;
 use super::mac;
 use crate::failpoint::{self, Point};
@@ -27,6 +31,10 @@ pub(super) struct Recorded {
     pub(super) made: Option<Made>,
     /// An earlier call has wired the pod with these addresses.
     pub(super) is_wired: bool,
+    /// What the answer says of routes.
+    pub(super) routes: Vec<Value>,
+    /// The addresses, each with the prefix length of where it comes from.
+    pub(super) networks: Vec<IpNet>,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +55,22 @@ pub(super) struct Recording<'a> {
     pub(super) device: DeviceName,
     /// The pod's interface of that name. One that another program made is an error.
     pub(super) interface: PodInterface,
+    /// What the record says beside the wiring.
+    pub(super) described: &'a Described,
+    /// Of the pod's namespace, which may decide about pools.
+    pub(super) namespace_labels: &'a BTreeMap<String, String>,
+}
+
+/// Addresses that a commit gave.
+struct Given {
+    networks: Vec<IpNet>,
+    routes: Vec<Value>,
+}
+
+impl Given {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.networks.iter().map(IpNet::addr).collect()
+    }
 }
 
 impl Recording<'_> {
@@ -69,10 +93,11 @@ impl Recording<'_> {
         }
         let mut tries = Tries::default();
         loop {
-            match self.try_record(&endpoint, handle_exists).await {
-                Ok(addresses) => {
+            match self.try_record(&endpoint, handle_exists, services).await {
+                Ok(given) => {
                     let made = Some(Made { replaced: endpoint.into_replaced() });
-                    return Ok(Recorded { wired: self.wired(addresses), made, is_wired: false });
+                    let (wired, Given { networks, routes }) = (self.wired(given.addresses()), given);
+                    return Ok(Recorded { wired, made, is_wired: false, routes, networks });
                 }
                 // Either this sandbox again, or another interface of it.
                 Err(Obstacle::HandleExists) => {
@@ -161,9 +186,10 @@ impl Recording<'_> {
         &self,
         endpoint: &EndpointWrite,
         handle_exists: bool,
-    ) -> Result<Vec<IpAddr>, Obstacle> {
+        services: Services<'_>,
+    ) -> Result<Given, Obstacle> {
         if self.call.netconf.goes_without_book() {
-            return self.record_delegated(endpoint).await;
+            return self.record_delegated(endpoint, services).await;
         }
         let (owner, additions) = (self.owner(), self.endpoint_addition(endpoint)?);
         let asked = &self.call.netconf.asked.addresses;
@@ -176,6 +202,7 @@ impl Recording<'_> {
             request.handle_may_exist = handle_exists;
             request.pools_v4.clone_from(&ipam.ipv4_pools);
             request.pools_v6.clone_from(&ipam.ipv6_pools);
+            request.namespace_labels.clone_from(self.namespace_labels);
             request.additions = additions;
             self.book.assign(request).await
         } else {
@@ -183,18 +210,42 @@ impl Recording<'_> {
             request.additions = additions;
             self.book.assign_addresses(request).await
         };
-        let addresses = granted.map(|granted| granted.addresses).map_err(Obstacle::from)?;
-        Ok(addresses.into_iter().map(|granted| granted.address).collect())
+        let granted = granted.map(|granted| granted.addresses).map_err(Obstacle::from)?;
+        Ok(self.given(granted.iter().map(|granted| (granted.address, granted.block))))
+    }
+
+    /// As Calico's IPAM plugin answers: an address with its block's prefix length, and a route to it. One that the caller asked for is
+    /// alone, and what a pod asks for in annotations has no route.
+    fn given(&self, addresses: impl Iterator<Item = (IpAddr, Cidr)>) -> Given {
+        let asked = &self.call.netconf.asked;
+        let network = |(address, block): (IpAddr, Cidr)| match asked.addresses.is_empty() {
+            true => in_block(address, block),
+            false => IpNet::from(address),
+        };
+        let networks: Vec<IpNet> = addresses.map(network).collect();
+        let routes = networks.iter().copied().filter(|_| !asked.is_by_annotation).map(result::route_to);
+        Given { routes: routes.collect(), networks }
     }
 
     /// Another plugin allocates the addresses; only the endpoint is recorded here.
-    async fn record_delegated(&self, endpoint: &EndpointWrite) -> Result<Vec<IpAddr>, Obstacle> {
-        let addresses = delegate::add(self.call).await?;
+    async fn record_delegated(
+        &self,
+        endpoint: &EndpointWrite,
+        services: Services<'_>,
+    ) -> Result<Given, Obstacle> {
+        let allocated = delegate::add(self.call, self.node, services).await?;
         failpoint::hit(Point::AddDelegated);
-        let resource = self.endpoint(&addresses, endpoint.earlier())?;
+        let given = Given { networks: allocated.networks, routes: allocated.routes };
+        let resource = match self.endpoint(&given.addresses(), endpoint.earlier()) {
+            Ok(resource) => resource,
+            Err(error) => {
+                delegate::release(self.call).await?;
+                return Err(error.into());
+            }
+        };
         let change = endpoint.change(&resource);
         match self.book.store().commit(change.into_iter().collect()).await {
-            Ok(_) => Ok(addresses),
+            Ok(_) => Ok(given),
             Err(error) => {
                 // The next attempt asks it again.
                 delegate::release(self.call).await?;
@@ -212,7 +263,10 @@ impl Recording<'_> {
             .with(INTERFACE_ATTRIBUTE, sandbox.interface());
         match &self.call.request.pod {
             Some(pod) => owner.of_pod(&pod.namespace, &pod.name, pod.uid.as_deref()),
-            None => owner,
+            None => match self.call.namespace() {
+                Some(namespace) => owner.with(NAMESPACE_ATTRIBUTE, namespace),
+                None => owner,
+            },
         }
     }
 
@@ -220,18 +274,21 @@ impl Recording<'_> {
     fn endpoint_addition(&self, endpoint: &EndpointWrite) -> Result<Additions, CniError> {
         // Invalid names fail here, before addresses are allocated.
         let template = self.endpoint(&[], endpoint.earlier())?;
-        let endpoint = endpoint.clone();
+        let (endpoint, described) = (endpoint.clone(), self.described.clone());
         Ok(Additions::new(endpoint.count(), move |granted| {
             let addresses: Vec<IpAddr> = granted.iter().map(|granted| granted.address).collect();
             let mut resource = template.clone();
-            endpoint::set_addresses(&mut resource, &addresses);
+            described.set_addresses(&mut resource, &addresses);
             Ok(endpoint.addition(&resource).into_iter().collect())
         }))
     }
 
     fn endpoint(&self, addresses: &[IpAddr], earlier: Option<&Resource>) -> Result<Resource, CniError> {
-        let wired = self.wired(addresses.to_vec());
-        endpoint::record(self.id, &wired, earlier, Timestamp::now())
+        self.endpoint_of(&self.wired(addresses.to_vec()), earlier)
+    }
+
+    fn endpoint_of(&self, wired: &Wired, earlier: Option<&Resource>) -> Result<Resource, CniError> {
+        endpoint::record(self.id, wired, self.described, earlier, Timestamp::now())
     }
 
     fn wired(&self, addresses: Vec<IpAddr>) -> Wired {
@@ -248,8 +305,19 @@ impl Recording<'_> {
             Some(wired) => !self.is_believed(wired, &held)?,
             None => false,
         };
+        let again = |wired: Wired, given: &Given| Recorded {
+            networks: networks_of(&wired.addresses, &given.networks),
+            routes: given.routes.clone(),
+            wired,
+            made: None,
+            is_wired,
+        };
+        let mut given = self.given(held.addresses.iter().map(|held| (held.address, held.block)));
+        if self.call.netconf.goes_without_book() {
+            given.routes = self.call.netconf.configured_routes();
+        }
         let addresses = match recorded {
-            Some(wired) if !is_wrong => return Ok(Recorded { wired, made: None, is_wired }),
+            Some(wired) if !is_wrong => return Ok(again(wired, &given)),
             // Only its device is wrong.
             Some(wired) if held.addresses.is_empty() => wired.addresses,
             _ => confirm::agreed(&[], &held.addresses()),
@@ -261,7 +329,7 @@ impl Recording<'_> {
         let wired = Wired { device, mac: mac(self.call), addresses };
         let endpoint = self.write_after(held)?;
         if is_wrong || !matches!(endpoint, EndpointWrite::Replace(..)) {
-            let resource = endpoint::record(self.id, &wired, endpoint.earlier(), Timestamp::now())?;
+            let resource = self.endpoint_of(&wired, endpoint.earlier())?;
             match self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await {
                 Err(error) if is_wrong && error.is_lost_race() => {
                     warn!(sandbox = %self.call.sandbox, %error, "cannot correct the endpoint record");
@@ -269,7 +337,7 @@ impl Recording<'_> {
                 outcome => drop(outcome?),
             }
         }
-        Ok(Recorded { wired, made: None, is_wired })
+        Ok(again(wired, &given))
     }
 
     /// Whether the record of this sandbox says what IPAM says. Others than us may write a pod's annotations.
@@ -282,6 +350,12 @@ impl Recording<'_> {
             held.addresses.is_empty() || confirm::are_the_same(&recorded.addresses, &held.addresses());
         Ok(has_its_addresses && confirm::is_device_of(&recorded.device, pod, sandbox)?)
     }
+}
+
+/// The addresses with the prefix lengths that are known.
+fn networks_of(addresses: &[IpAddr], known: &[IpNet]) -> Vec<IpNet> {
+    let network = |address: &IpAddr| known.iter().copied().find(|network| network.addr() == *address);
+    addresses.iter().map(|address| network(address).unwrap_or_else(|| IpNet::from(*address))).collect()
 }
 
 /// Why a commit failed.

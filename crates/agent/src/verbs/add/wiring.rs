@@ -1,8 +1,8 @@
 //! The kernel's part of an ADD: first the veth, which needs no address, then the rest.
 
-use host::{Ahead, Host, HostError, PodInterface, PodNamespace, Prepared};
+use host::{Ahead, Host, HostError, OwnedLink, PodInterface, PodNamespace, Prepared};
 use model::DeviceName;
-use plan::{Attachment, PodWiring};
+use plan::{Attachment, Maker, PodWiring};
 use tracing::{debug, info};
 
 use super::super::Call;
@@ -12,9 +12,11 @@ use crate::guard::WantedGuard;
 use crate::services::Services;
 
 /// The pod's state before anything is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Observed {
     pub(super) interface: PodInterface,
+    /// Whose the interface is, if it is another sandbox's of ours.
+    pub(super) predecessor: Option<OwnedLink>,
     /// Another sandbox has the device's name.
     pub(super) is_taken: bool,
 }
@@ -36,8 +38,16 @@ pub(super) async fn observe(
             info!("loaded the rules that restrict pods to their own addresses");
         }
         let interface = host.pod_interface(&sandbox, &mut pod)?;
-        let is_taken = host.is_name_taken(&device, &sandbox)?;
-        Ok((pod, Observed { interface, is_taken }))
+        let predecessor = match interface {
+            PodInterface::Foreign => host.predecessor(&sandbox, &mut pod)?,
+            PodInterface::None | PodInterface::Own => None,
+        };
+        let mut is_taken = host.is_name_taken(&device, &sandbox)?;
+        if is_taken && host.remove_leftover(&device)? {
+            info!(%device, "removed a veth with the pod's name that led into no pod");
+            is_taken = host.is_name_taken(&device, &sandbox)?;
+        }
+        Ok((pod, Observed { interface, predecessor, is_taken }))
     };
     services.in_kernel_here(observe).await?
 }
@@ -99,9 +109,15 @@ pub(super) fn wire(
     pod: &mut PodNamespace,
     prepared: Option<Prepared>,
     attachment: &Attachment,
+    maker: Maker,
 ) -> Result<PodWiring, WireError> {
-    let wiring = PodWiring::new(attachment, &host.facts()?)
+    let mut wiring = PodWiring::new(attachment, &host.facts()?)
         .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
+    let device = wiring.host.device.clone();
+    for (end, is_inside) in [(&mut wiring.host, false), (&mut wiring.pod, true)] {
+        let protocol = maker.protocol(Some(device.as_str()), is_inside);
+        end.routes.iter_mut().for_each(|route| route.protocol = protocol);
+    }
     match prepared {
         Some(prepared) => host.finish(pod, prepared, &wiring)?,
         None => host.ensure(pod, &wiring)?,

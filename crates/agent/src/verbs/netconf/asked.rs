@@ -14,18 +14,14 @@ use super::{CniError, IpamConf};
 /// Where containerd puts a pod's annotations, for plugins that declare this capability.
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 const PREFIX: &str = "cni.projectcalico.org/";
-/// Annotations that change what a pod gets but are not supported yet. Ignoring them would be a wrong answer.
-const NOT_YET: [&str; 2] = ["floatingIPs", SHOWN_BY_VIEWS];
-/// One of them is in the record of a pod where that is a view, and the agent acts on the record.
-const SHOWN_BY_VIEWS: &str = "allowedSourcePrefixes";
-/// An annotation that the network configuration must allow, as with Calico.
+/// Annotations that the network configuration must allow, as with Calico.
 const WITHOUT_IPAM: &str = "ipAddrsNoIpam";
+const FLOATING: &str = "floatingIPs";
 
 /// What a namespace may ask for on behalf of its pods.
 const OF_NAMESPACE: [&str; 3] = ["ipv4pools", "ipv6pools", "ipFamilies"];
 
-/// The annotations that count for a pod: its own before its namespace's. Records that are views of pods show which further networks a
-/// pod may send from, so nothing has to be done for that here.
+/// The annotations that count for a pod: its own before its namespace's.
 pub(in crate::verbs) fn annotations_of_pod(
     namespace: &BTreeMap<String, String>,
     pod: &BTreeMap<String, String>,
@@ -38,7 +34,6 @@ pub(in crate::verbs) fn annotations_of_pod(
             .filter(|(name, _)| name.starts_with(PREFIX))
             .map(|(name, value)| (name.clone(), value.clone())),
     );
-    merged.remove(&format!("{PREFIX}{SHOWN_BY_VIEWS}"));
     merged
 }
 
@@ -55,7 +50,6 @@ pub(super) fn pass_annotations(document: &mut Object, annotations: &BTreeMap<Str
         *passed = Object::new().into();
     }
     let Some(passed) = passed.as_object_mut() else { return };
-    passed.remove(&format!("{PREFIX}{SHOWN_BY_VIEWS}"));
     for (name, value) in annotations {
         passed.entry(name.clone()).or_insert_with(|| value.as_str().into());
     }
@@ -69,6 +63,12 @@ pub(crate) struct Asked {
     /// The same, but from no pool: nothing checks that they are free.
     pub(crate) without_ipam: Vec<IpAddr>,
     pub(crate) mac: Option<Mac>,
+    /// Further addresses of the pod that others translate to its own.
+    pub(crate) floating: Vec<IpAddr>,
+    /// Further networks that it may send from.
+    pub(crate) more_sources: Vec<IpNet>,
+    /// An annotation asks for addresses, rather than the caller.
+    pub(crate) is_by_annotation: bool,
 }
 
 impl Asked {
@@ -87,8 +87,14 @@ impl Asked {
         }
         let annotations = section(&runtime, ANNOTATIONS)?;
         asked.add_annotations(&annotations, ipam)?;
-        let may_go_without = flag(&section(document, "feature_control")?, "ip_addrs_no_ipam", false)?;
-        asked.add_addresses_without_ipam(&annotations, may_go_without)?;
+        let features = section(document, "feature_control")?;
+        asked.add_addresses_without_ipam(&annotations, flag(&features, "ip_addrs_no_ipam", false)?)?;
+        asked.add_floating(&annotations, flag(&features, "floating_ips", false)?)?;
+        if let Some(other) = ipam.other.as_ref().filter(|_| asked.is_by_annotation) {
+            let message = format!("the pod's annotation asks for addresses, but ipam.type is {other}");
+            return Err(CniError::configuration(message)
+                .hint("only our own pools give the addresses that pods ask for"));
+        }
         Ok(asked)
     }
 
@@ -106,22 +112,24 @@ impl Asked {
 
     fn add_annotations(&mut self, annotations: &Object, ipam: &mut IpamConf) -> Result<(), CniError> {
         let value = |name: &str| annotations.get(&format!("{PREFIX}{name}")).and_then(Value::as_str);
-        if let Some(name) = NOT_YET.iter().find(|name| value(name).is_some()) {
-            let message = format!("the pod's annotation {PREFIX}{name} is not supported yet");
-            return Err(CniError::configuration(message));
+        if let Some(text) = value("ipAddrs").filter(|text| !text.is_empty()) {
+            self.add_addresses("the annotation ipAddrs", &not_empty(text, "ipAddrs")?)?;
+            self.is_by_annotation = true;
         }
-        if let Some(text) = value("ipAddrs") {
-            self.add_addresses("the annotation ipAddrs", &parse(text, "ipAddrs")?)?;
+        if let Some(text) = value("allowedSourcePrefixes").filter(|text| !text.is_empty()) {
+            let name = "allowedSourcePrefixes";
+            let listed = list(&parse(text, name)?).ok_or_else(|| not_a_list(name))?;
+            self.more_sources = listed.iter().map(|text| network(name, text)).collect::<Result<_, _>>()?;
         }
         if let Some(mac) = value("hwAddr") {
             self.set_mac("the annotation hwAddr", mac)?;
         }
         for (name, pools) in [("ipv4pools", &mut ipam.ipv4_pools), ("ipv6pools", &mut ipam.ipv6_pools)] {
-            if let Some(text) = value(name) {
+            if let Some(text) = value(name).filter(|text| !text.is_empty()) {
                 *pools = list(&parse(text, name)?).ok_or_else(|| not_a_list(name))?;
             }
         }
-        if let Some(text) = value("ipFamilies") {
+        if let Some(text) = value("ipFamilies").filter(|text| !text.is_empty()) {
             let families = list(&parse(text, "ipFamilies")?).ok_or_else(|| not_a_list("ipFamilies"))?;
             if let Some(other) = families.iter().find(|family| !["IPv4", "IPv6"].contains(&family.as_str())) {
                 return Err(CniError::configuration(format!(
@@ -135,9 +143,8 @@ impl Asked {
     }
 
     fn add_addresses_without_ipam(&mut self, annotations: &Object, is_allowed: bool) -> Result<(), CniError> {
-        let Some(text) = annotations.get(&format!("{PREFIX}{WITHOUT_IPAM}")).and_then(Value::as_str) else {
-            return Ok(());
-        };
+        let text = annotations.get(&format!("{PREFIX}{WITHOUT_IPAM}")).and_then(Value::as_str);
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(()) };
         if !is_allowed {
             let message = format!("the network does not allow the pod's annotation {PREFIX}{WITHOUT_IPAM}");
             let hint = "set feature_control.ip_addrs_no_ipam in the network configuration to allow it";
@@ -149,8 +156,26 @@ impl Asked {
             return Err(CniError::configuration(message));
         }
         let mut listed = Asked::default();
-        listed.add_addresses("the annotation ipAddrsNoIpam", &parse(text, WITHOUT_IPAM)?)?;
+        listed.add_addresses("the annotation ipAddrsNoIpam", &not_empty(text, WITHOUT_IPAM)?)?;
         self.without_ipam = listed.addresses;
+        self.is_by_annotation = true;
+        Ok(())
+    }
+
+    fn add_floating(&mut self, annotations: &Object, is_allowed: bool) -> Result<(), CniError> {
+        let text = annotations.get(&format!("{PREFIX}{FLOATING}")).and_then(Value::as_str);
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(()) };
+        if !is_allowed {
+            let message = format!("the network does not allow the pod's annotation {PREFIX}{FLOATING}");
+            let hint = "set feature_control.floating_ips in the network configuration to allow it";
+            return Err(CniError::configuration(message).hint(hint));
+        }
+        let listed = list(&parse(text, FLOATING)?).ok_or_else(|| not_a_list(FLOATING))?;
+        let address = |text: &String| {
+            let message = || format!("{FLOATING} asks for {text:?}, which is not an address");
+            text.parse::<IpAddr>().map_err(|_| CniError::configuration(message()))
+        };
+        self.floating = listed.iter().map(address).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -182,6 +207,23 @@ impl Asked {
             .map_err(|_| CniError::configuration(format!("{place}: {text:?} is not a MAC address")))?;
         self.mac = Some(mac);
         Ok(())
+    }
+}
+
+/// With or without a prefix length; what it says of the host does not count.
+fn network(place: &str, text: &str) -> Result<IpNet, CniError> {
+    let parsed = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let network =
+        parsed.map_err(|_| CniError::configuration(format!("{place}: {text:?} is not a network")))?;
+    Ok(network.trunc())
+}
+
+fn not_empty(text: &str, name: &str) -> Result<Value, CniError> {
+    match parse(text, name)? {
+        Value::Array(listed) if listed.is_empty() => {
+            Err(CniError::configuration(format!("the annotation {name} is there but names no address")))
+        }
+        listed => Ok(listed),
     }
 }
 
@@ -250,7 +292,7 @@ mod tests {
         };
         let namespace =
             map(&[("ipv4pools", "[\"n\"]"), ("ipv6pools", "[\"n\"]"), ("hwAddr", "no"), ("ipAddrs", "no")]);
-        let pod = map(&[("ipv4pools", "[\"p\"]"), ("allowedSourcePrefixes", "[\"10.0.0.0/8\"]")]);
+        let pod = map(&[("ipv4pools", "[\"p\"]")]);
         let merged = annotations_of_pod(&namespace, &pod);
         assert_eq!(merged, map(&[("ipv4pools", "[\"p\"]"), ("ipv6pools", "[\"n\"]")]));
         for (runtime, expected) in [
@@ -288,6 +330,33 @@ mod tests {
     }
 
     #[test]
+    fn further_addresses_and_networks_are_read() {
+        let annotations = json!({
+            "cni.projectcalico.org/floatingIPs": "[\"10.9.0.1\", \"fd09::1\"]",
+            "cni.projectcalico.org/allowedSourcePrefixes": "[\"10.8.1.1/16\", \"fd08::/64\"]",
+        });
+        let (asked, _) = read(json!({
+            "feature_control": {"floating_ips": true}, "runtimeConfig": {ANNOTATIONS: annotations},
+        }))
+        .unwrap();
+        assert_eq!(
+            asked.floating.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.9.0.1", "fd09::1"]
+        );
+        let networks: Vec<String> = asked.more_sources.iter().map(ToString::to_string).collect();
+        assert_eq!(networks, ["10.8.0.0/16", "fd08::/64"]);
+    }
+
+    #[test]
+    fn addresses_that_pods_ask_for_come_from_our_pools_only() {
+        let annotations = json!({"cni.projectcalico.org/ipAddrs": "[\"10.0.0.9\"]"});
+        let document = json!({"runtimeConfig": {ANNOTATIONS: annotations}});
+        let mut ipam = IpamConf { other: Some("host-local".to_owned()), ..IpamConf::default() };
+        let error = Asked::read(document.as_object().unwrap(), &mut ipam).unwrap_err();
+        assert!(error.message.ends_with("ipam.type is host-local"), "{}", error.message);
+    }
+
+    #[test]
     fn what_cannot_be_given_is_refused() {
         let annotated = |name: &str, text: &str| json!({"runtimeConfig": {ANNOTATIONS: {format!("cni.projectcalico.org/{name}"): text}}});
         for (document, message) in [
@@ -302,10 +371,12 @@ mod tests {
             ),
             (annotated("ipFamilies", "[\"IPX\"]"), "ipFamilies: \"IPX\" is neither IPv4 nor IPv6"),
             (annotated("ipAddrs", "10.0.0.7"), "ipAddrs must be a list of strings"),
+            (annotated("ipAddrs", "[]"), "the annotation ipAddrs is there but names no address"),
             (
-                annotated("floatingIPs", "[]"),
-                "the pod's annotation cni.projectcalico.org/floatingIPs is not supported yet",
+                annotated("floatingIPs", "[\"10.9.0.1\"]"),
+                "the network does not allow the pod's annotation cni.projectcalico.org/floatingIPs",
             ),
+            (annotated("allowedSourcePrefixes", "[\"x\"]"), "allowedSourcePrefixes: \"x\" is not a network"),
         ] {
             assert_eq!(read(document).unwrap_err().message, message);
         }

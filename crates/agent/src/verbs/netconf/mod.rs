@@ -4,15 +4,18 @@
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
 mod asked;
+mod calico;
 mod read;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde_json::Value;
 
 pub(crate) use asked::Asked;
 pub(super) use asked::annotations_of_pod;
+pub(crate) use calico::{Backend, CalicoConf, KubernetesConf, PolicyType, PolicyWait};
 use read::{Object, flag, number, section, text, texts};
 
 use super::error::{CniError, code};
@@ -36,9 +39,16 @@ pub(crate) struct NetConf {
     pub(crate) require_mtu_file: bool,
     pub(crate) ipam: IpamConf,
     pub(crate) asked: Asked,
+    /// Pods may ask for addresses that are in no pool.
+    pub(crate) may_go_without_ipam: bool,
     /// Why ADD must fail; a DEL goes on.
     pub(crate) unsupported: Option<CniError>,
     pub(crate) pod_forwards: bool,
+    /// What the pod reaches through its gateway; empty means everything.
+    pub(crate) pod_routes: Vec<IpNet>,
+    pub(crate) calico: CalicoConf,
+    /// The plugin that is meant: in the role of an IPAM plugin, the one that asks for addresses.
+    pub(crate) plugin: Option<String>,
     pub(crate) log_level: Option<String>,
     pub(crate) prev_result: Option<Value>,
     /// Container IDs and interfaces that a GC must keep; `None` if the runtime sent no list.
@@ -55,6 +65,8 @@ pub(crate) struct NetConf {
 pub(crate) struct IpamConf {
     /// Another plugin's name; `None` if the addresses come from our pools.
     pub(crate) other: Option<String>,
+    /// It is to allocate from the networks that Kubernetes gave the node.
+    pub(crate) uses_pod_cidrs: bool,
     pub(crate) assign_v4: bool,
     pub(crate) assign_v6: bool,
     /// Names or networks of pools.
@@ -82,7 +94,7 @@ const KUBERNETES_KEYS: [(&str, &str); 2] =
     [("kubeconfig", "KUBECONFIG"), ("k8s_api_root", "K8S_API_ENDPOINT")];
 
 /// Keys that are used, or that change nothing: the specification's own, and Calico's for a log file.
-const KNOWN_KEYS: [&str; 26] = [
+const KNOWN_KEYS: [&str; 34] = [
     "cniVersion",
     "cniVersions",
     "name",
@@ -109,6 +121,14 @@ const KNOWN_KEYS: [&str; 26] = [
     "kubernetes",
     "ipMasq",
     "ipam_lock_file",
+    "policy",
+    "readiness_gates",
+    "dataplane_options",
+    "device_type",
+    "include_default_routes",
+    "policy_setup_timeout_seconds",
+    "endpoint_status_dir",
+    "del_while_not_ready",
 ];
 
 const KNOWN_IPAM_KEYS: [&str; 5] = ["type", "assign_ipv4", "assign_ipv6", "ipv4_pools", "ipv6_pools"];
@@ -136,11 +156,14 @@ impl NetConf {
 
     fn read(document: Object) -> Result<NetConf, CniError> {
         let container = section(&document, "container_settings")?;
-        let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
+        let of_ipam = section(&document, "ipam")?;
+        let (mut ipam, mut unsupported) = or_default(IpamConf::read(&of_ipam));
         let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
         unsupported = unsupported.or(problem).or_else(|| ipam.gives_nothing());
-        unsupported =
-            unsupported.or_else(|| ipam.other.as_ref().and_then(|_| pod_cidrs(document.get("ipam")?)));
+        let (calico, problem) = or_default(CalicoConf::read(&document));
+        unsupported = unsupported.or(problem);
+        let (pod_routes, problem) = or_default(calico::pod_routes(&document, &of_ipam));
+        unsupported = unsupported.or(problem);
         Ok(NetConf {
             cni_version: text(&document, "cniVersion")?.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
             name: text(&document, "name")?
@@ -156,6 +179,10 @@ impl NetConf {
             asked,
             unsupported,
             pod_forwards: flag(&container, "allow_ip_forwarding", false)?,
+            pod_routes,
+            may_go_without_ipam: flag(&section(&document, "feature_control")?, "ip_addrs_no_ipam", false)?,
+            calico,
+            plugin: text(&document, "type")?,
             log_level: text(&document, "log_level")?,
             prev_result: document.get("prevResult").filter(|value| !value.is_null()).cloned(),
             valid_attachments: valid_attachments(&document)?,
@@ -171,6 +198,12 @@ impl NetConf {
         self.unsupported.clone().map_or(Ok(()), Err)
     }
 
+    /// The routes that the configuration gives to whoever allocates the addresses, and that it answers.
+    pub(crate) fn configured_routes(&self) -> Vec<Value> {
+        let routes = self.document.get("ipam").and_then(|ipam| ipam.get("routes")?.as_array());
+        routes.cloned().unwrap_or_default().into_iter().filter(Value::is_object).collect()
+    }
+
     /// Whether the attachment's addresses are not from our pools.
     pub(crate) fn goes_without_book(&self) -> bool {
         self.ipam.other.is_some() || !self.asked.without_ipam.is_empty()
@@ -181,6 +214,7 @@ impl IpamConf {
     fn read(ipam: &Object) -> Result<IpamConf, CniError> {
         let kind = text(ipam, "type")?.filter(|kind| !["plumb-ipam", "calico-ipam"].contains(&kind.as_str()));
         Ok(IpamConf {
+            uses_pod_cidrs: kind.as_deref() == Some(HOST_LOCAL) && uses_pod_cidrs(ipam),
             other: kind,
             assign_v4: flag(ipam, "assign_ipv4", true)?,
             assign_v6: flag(ipam, "assign_ipv6", false)?,
@@ -199,18 +233,55 @@ impl IpamConf {
     }
 }
 
-/// Calico puts the pod CIDRs of the Kubernetes node in the place of these words before it calls `host-local`, which does not know them.
-fn pod_cidrs(ipam: &Value) -> Option<CniError> {
-    let ranges = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
-    let ranges = ranges.flat_map(|set| set.as_array().map_or(std::slice::from_ref(set), Vec::as_slice));
-    let subnets = [ipam].into_iter().chain(ranges).filter_map(|range| range.get("subnet")?.as_str());
-    let is_word =
-        |subnet: &&str| ["usePodCidr", "usePodCidrIPv6"].iter().any(|word| word.eq_ignore_ascii_case(subnet));
-    let word = subnets.into_iter().find(is_word)?;
-    Some(
-        CniError::configuration(format!("ipam.subnet is {word}, and that is not supported"))
-            .hint("write the node's own network as ipam.subnet, or use IP pools: ipam.type calico-ipam"),
-    )
+/// The one plugin for which Calico puts the node's networks in the place of words.
+const HOST_LOCAL: &str = "host-local";
+
+fn uses_pod_cidrs(ipam: &Object) -> bool {
+    subnets(ipam).any(|subnet| PodCidr::of_word(subnet).is_some())
+}
+
+/// Every subnet that is named, in the old form and in ranges.
+fn subnets(ipam: &Object) -> impl Iterator<Item = &str> {
+    let sets = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
+    let ranges = sets.filter_map(Value::as_array).flatten();
+    let old = ipam.get("subnet").into_iter();
+    old.chain(ranges.filter_map(|range| range.get("subnet"))).filter_map(Value::as_str)
+}
+
+/// A word that stands for a network of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodCidr {
+    V4,
+    V6,
+}
+
+impl PodCidr {
+    fn of_word(word: &str) -> Option<PodCidr> {
+        let words = [("usePodCidr", PodCidr::V4), ("usePodCidrIPv6", PodCidr::V6)];
+        words.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, meant)| meant)
+    }
+}
+
+/// A configuration with networks in the place of the words for them.
+pub(crate) fn with_pod_cidrs(
+    document: &Object,
+    network: impl Fn(PodCidr) -> Result<String, CniError>,
+) -> Result<Object, CniError> {
+    let mut document = document.clone();
+    let Some(ipam) = document.get_mut("ipam").and_then(Value::as_object_mut) else { return Ok(document) };
+    let put = |range: &mut Object| -> Result<(), CniError> {
+        let Some(Value::String(subnet)) = range.get_mut("subnet") else { return Ok(()) };
+        if let Some(meant) = PodCidr::of_word(subnet) {
+            *subnet = network(meant)?;
+        }
+        Ok(())
+    };
+    put(ipam)?;
+    let sets = ipam.get_mut("ranges").and_then(Value::as_array_mut).into_iter().flatten();
+    for range in sets.filter_map(Value::as_array_mut).flatten().filter_map(Value::as_object_mut) {
+        put(range)?;
+    }
+    Ok(document)
 }
 
 /// Such an error fails an ADD, but no other verb.
@@ -279,7 +350,8 @@ fn ignored_keys(document: &Object, ipam: &IpamConf) -> Vec<String> {
     let inner = inner.into_iter().flat_map(Object::keys);
     let inner = inner.filter(|key| !KNOWN_IPAM_KEYS.contains(&key.as_str()));
     let features = document.get("feature_control").and_then(Value::as_object);
-    let features = features.into_iter().flat_map(Object::keys).filter(|key| *key != "ip_addrs_no_ipam");
+    let features = features.into_iter().flat_map(Object::keys);
+    let features = features.filter(|key| !["ip_addrs_no_ipam", "floating_ips"].contains(&key.as_str()));
     let inner = inner.map(|key| format!("ipam.{key}"));
     top.chain(inner).chain(features.map(|key| format!("feature_control.{key}"))).collect()
 }
@@ -314,7 +386,8 @@ mod tests {
         assert_eq!(netconf.store["DATASTORE_TYPE"], "etcdv3");
         assert_eq!(netconf.store["KUBECONFIG"], "/kc");
         assert!(netconf.pod_forwards);
-        assert_eq!(netconf.ignored, ["device_type", "policy", "feature_control.floating_ips"]);
+        assert_eq!(netconf.ignored, [] as [&str; 0]);
+        assert!(netconf.calico.floating_ips && netconf.calico.policy == PolicyType::Kubernetes);
     }
 
     #[test]
@@ -374,16 +447,25 @@ mod tests {
     }
 
     #[test]
-    fn pod_cidrs_of_kubernetes_are_refused_for_an_add() {
-        let refused = |ipam: Value| parse(json!({"name": "n", "ipam": ipam})).unwrap().unsupported;
-        for ipam in [
-            json!({"type": "host-local", "subnet": "usePodCidr"}),
-            json!({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "usepodcidripv6"}]]}),
-        ] {
-            let error = refused(ipam).unwrap();
-            assert!(error.message.to_lowercase().contains("ipam.subnet is usepodcidr"), "{}", error.message);
+    fn words_for_the_nodes_networks_are_replaced_wherever_they_stand() {
+        let ipam = json!({"type": "host-local", "subnet": "usePodCidr",
+            "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "usepodcidripv6", "x": 1}], 5, [6]]});
+        let netconf = parse(json!({"name": "n", "ipam": ipam})).unwrap();
+        assert!(netconf.ipam.uses_pod_cidrs);
+        let network = |meant| match meant {
+            PodCidr::V4 => Ok("10.7.0.0/24".to_owned()),
+            PodCidr::V6 => Ok("fd07::/64".to_owned()),
+        };
+        let replaced = with_pod_cidrs(&netconf.document, network).unwrap();
+        let expected = json!({"type": "host-local", "subnet": "10.7.0.0/24",
+            "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd07::/64", "x": 1}], 5, [6]]});
+        assert_eq!(replaced["ipam"], expected);
+        let none = |_| Err(CniError::configuration("no network"));
+        assert!(with_pod_cidrs(&netconf.document, none).is_err());
+        for plain in [json!({"type": "host-local", "subnet": "10.1.0.0/24"}), json!({"subnet": "usePodCidr"})]
+        {
+            assert!(!parse(json!({"name": "n", "ipam": plain})).unwrap().ipam.uses_pod_cidrs);
         }
-        assert_eq!(refused(json!({"type": "host-local", "subnet": "10.1.0.0/24", "ranges": [5, [6]]})), None);
     }
 
     #[test]

@@ -1,0 +1,96 @@
+//! The profile of a network, for endpoints whose policy is not Kubernetes': made with the first one, and never changed.
+
+use book::Book;
+use jiff::Timestamp;
+use model::originals::{Named, shortened};
+use model::{Key, Kind, Resource};
+use serde_json::{Value, json};
+use store::StoreError;
+use tracing::info;
+
+use super::Call;
+use super::endpoint::Keeping;
+use super::error::CniError;
+use super::netconf::PolicyType;
+use crate::services::Services;
+
+/// The profile is a label, too, and labels are no longer.
+const NAME_MAX: usize = 63;
+
+/// The name of a network's profile: the network's own where a record can have it.
+pub(super) fn name_of(network: &str) -> String {
+    let name = Named::Pod.recorded(network).into_owned();
+    if name.len() > NAME_MAX { shortened(network) } else { name }
+}
+
+/// The profiles of the call's endpoint; `None` if Kubernetes says which.
+pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
+    let is_of_kubernetes = call.request.pod.is_some() && call.netconf.calico.policy == PolicyType::Kubernetes;
+    (!is_of_kubernetes).then(|| vec![name_of(&call.netconf.name)])
+}
+
+/// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network.
+pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<(), CniError> {
+    if call.netconf.calico.policy != PolicyType::Network || Keeping::of(book) == Keeping::Views {
+        return Ok(());
+    }
+    let name = name_of(&call.netconf.name);
+    let key = Key::cluster(Kind::Profile, &name);
+    if book.store().get(&key).await?.is_some() {
+        return Ok(());
+    }
+    let profile = profile(&name, call.request.pod.is_some());
+    match book.store().create(key, profile.encode()).await {
+        Ok(_) => {
+            info!(profile = name, "created the network's profile");
+            Ok(())
+        }
+        Err(StoreError::AlreadyExists { .. }) => Ok(()),
+        // A node's own role may not write what is the cluster's.
+        Err(StoreError::AccessDenied { .. }) => {
+            services.warn_once(format!("the network has no profile {name}, and this node may not create it"));
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn profile(name: &str, is_open: bool) -> Resource {
+    let ingress: Value = match is_open {
+        true => json!([{"action": "Allow"}]),
+        false => json!([{"action": "Allow", "source": {"selector": format!("has({name})")}}]),
+    };
+    let mut profile = Resource::new(Kind::Profile, name);
+    profile.metadata.uid = Some(uuid::Uuid::new_v4().to_string());
+    profile.metadata.creation_timestamp = Some(Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let spec = json!({"ingress": ingress, "egress": [{"action": "Allow"}], "labelsToApply": {name: ""}});
+    profile.body.insert("spec".to_owned(), spec);
+    profile.fill_defaults();
+    profile
+}
+
+#[cfg(test)]
+mod tests {
+    use model::validate::validate;
+
+    use super::*;
+
+    #[test]
+    fn every_network_can_have_a_profile() {
+        for network in ["k8s-pod-network", "net1", "Net_1", "a.b", &"x".repeat(200)] {
+            let name = name_of(network);
+            for is_open in [true, false] {
+                let violations = validate(&profile(&name, is_open));
+                assert!(violations.is_empty(), "{name}: {violations:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_one_accepts_only_its_own() {
+        let closed = profile("net1", false);
+        let expected = json!([{"action": "Allow", "source": {"selector": "has(net1)"}}]);
+        assert_eq!(closed.spec("ingress"), Some(&expected));
+        assert_eq!(closed.spec("labelsToApply"), Some(&json!({"net1": ""})));
+    }
+}
