@@ -55,6 +55,7 @@ mod messages;
 mod monitor;
 mod netlink;
 mod netns;
+pub mod nftables;
 mod node;
 mod objects;
 mod observe;

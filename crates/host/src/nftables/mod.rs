@@ -1,0 +1,40 @@
+//! nf_tables over netlink. The `nft` program reads whole sets back before each change, and an ADD cannot wait for a program.
+//!
+//! * [`Nftables::apply`]: changes as one transaction, which the kernel takes as a whole or not at all.
+//! * [`Nftables::list`]: what a table holds.
+//!
+//! ```text
+//!   object      tables, chains, sets, rules as the kernel has them
+//!   change      a change ─▶ messages           transaction   messages ─▶ one batch, its refusals
+//!   expression  steps of rules, both ways      list, read    what the kernel holds ─▶ objects
+//! ```
+
+mod change;
+mod expression;
+mod list;
+mod numbers;
+pub mod object;
+pub(crate) mod read;
+mod transaction;
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+pub use list::Table;
+pub use transaction::{RefusedChange, TransactionError};
+
+use crate::HostError;
+use crate::netlink::Netlink;
+
+/// A socket to nf_tables of the namespace of the thread that opened it. All tables are of the family `inet`.
+#[derive(Debug)]
+pub struct Nftables {
+    netlink: Netlink,
+    /// How large a transaction the socket takes.
+    room: usize,
+}
+
+impl Nftables {
+    pub fn open() -> Result<Nftables, HostError> {
+        Ok(Nftables { netlink: Netlink::open_to(NETLINK_NETFILTER)?, room: 0 })
+    }
+}
