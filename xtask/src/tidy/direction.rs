@@ -13,6 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("ipam", &["model"]),
     ("plan", &["model"]),
+    // It decides which packets pass; what a node's kernel must hold besides is `plan`'s.
+    ("policy", &["model"]),
     ("evidence", &["model", "ipam", "plan"]),
     ("intake", &["model", "ipam", "evidence"]),
     ("doctor", &["model", "ipam", "plan", "evidence"]),
