@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("repair", &["model", "ipam", "plan", "evidence", "doctor"]),
     ("render", &["model", "evidence", "doctor", "repair"]),
     // edges
-    ("host", &["model", "plan"]),
+    ("host", &["model", "plan", "policy"]),
     ("store", &["model"]),
     ("book", &["model", "ipam", "store"]),
     ("gather", &["wire", "model", "ipam", "plan", "evidence", "host", "store", "book"]),

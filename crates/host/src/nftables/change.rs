@@ -22,7 +22,6 @@ const VERDICT_LENGTH: u32 = 16;
 const COMMENT: u8 = 0;
 pub(super) const COMMENT_MAX: usize = 254;
 const KEY_ORDER: u8 = 0;
-const DATA_ORDER: u8 = 1;
 const ORDER_OF_HOST: u32 = 1;
 const ORDER_OF_NETWORK: u32 = 2;
 /// By this number `nft` knows the names of devices, whose bytes are in the order of the host.
@@ -73,10 +72,7 @@ pub(super) fn messages(table: &str, change: &Change, position: usize, mut each: 
             each((message.with_be64(NFTA_RULE_HANDLE, *handle), 0));
         }
         Change::AddCounter(counter) => {
-            each((
-                put_counter(named(NFT_MSG_NEWOBJ, NFTA_OBJ_TABLE), counter),
-                NLM_F_CREATE | NLM_F_EXCL,
-            ))
+            each((put_counter(named(NFT_MSG_NEWOBJ, NFTA_OBJ_TABLE), counter), NLM_F_CREATE | NLM_F_EXCL))
         }
         Change::DeleteCounter(name) => {
             let message = named(NFT_MSG_DELOBJ, NFTA_OBJ_TABLE).with_text(NFTA_OBJ_NAME, name);
@@ -125,15 +121,12 @@ fn put_set(message: Message, set: &Set, id: u32) -> Message {
     message.with(NFTA_SET_USERDATA, &orders(set))
 }
 
-/// In which order the bytes of keys are, for `nft` to print them. The kernel keeps this, and does not read it.
+/// In which order the bytes of keys are, for `nft` to print them. The kernel keeps this, and does not read it. Of verdicts it is not
+/// noted: `nft` 1.0.6 would end in a failed assertion.
 fn orders(set: &Set) -> Vec<u8> {
     let order = if set.key_type == TYPE_IFNAME { ORDER_OF_HOST } else { ORDER_OF_NETWORK };
     let mut noted = vec![KEY_ORDER, 4];
     noted.extend(order.to_ne_bytes());
-    if set.is_verdict_map {
-        noted.extend([DATA_ORDER, 4]);
-        noted.extend(ORDER_OF_HOST.to_ne_bytes());
-    }
     noted
 }
 
@@ -157,9 +150,8 @@ fn elements_in_parts(
         let message = Message::new(kind, &HEADER)
             .with_text(NFTA_SET_ELEM_LIST_TABLE, table)
             .with_text(NFTA_SET_ELEM_LIST_SET, &set.name);
-        let message = set.id.iter().fold(message, |message, id| {
-            message.with_be32(NFTA_SET_ELEM_LIST_SET_ID, *id)
-        });
+        let message =
+            set.id.iter().fold(message, |message, id| message.with_be32(NFTA_SET_ELEM_LIST_SET_ID, *id));
         each(message.with_nested(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
             part.iter().fold(list, |list, element| {
                 list.with_nested(NFTA_LIST_ELEM, |message| put_element(message, element))
@@ -207,12 +199,12 @@ fn put_rule(message: Message, rule: &Rule) -> Message {
 }
 
 fn put_counter(message: Message, counter: &Counter) -> Message {
-    message
-        .with_text(NFTA_OBJ_NAME, &counter.name)
-        .with_be32(NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER)
-        .with_nested(NFTA_OBJ_DATA, |data| {
+    message.with_text(NFTA_OBJ_NAME, &counter.name).with_be32(NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER).with_nested(
+        NFTA_OBJ_DATA,
+        |data| {
             data.with_be64(NFTA_COUNTER_BYTES, counter.bytes).with_be64(NFTA_COUNTER_PACKETS, counter.packets)
-        })
+        },
+    )
 }
 
 impl fmt::Display for Change {

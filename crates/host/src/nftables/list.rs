@@ -36,9 +36,10 @@ impl Nftables {
     }
 
     pub fn has_table(&mut self, table: &str) -> Result<bool, HostError> {
-        let listed = self.netlink.dump("list nftables", &Message::new(NFT_MSG_GETTABLE, &HEADER), |kind, body| {
-            read::table(kind, body)
-        })?;
+        let listed =
+            self.netlink.dump("list nftables", &Message::new(NFT_MSG_GETTABLE, &HEADER), |kind, body| {
+                read::table(kind, body)
+            })?;
         Ok(listed.iter().any(|found| found == table))
     }
 
@@ -67,9 +68,10 @@ impl Nftables {
         }
         let mut found = Table { chains: self.chains(table)?, ..Table::default() };
         let message = Message::new(NFT_MSG_GETRULE, &HEADER).with_text(NFTA_RULE_TABLE, table);
-        let rules = self.netlink.dump(&format!("list the rules of table {table}"), &message, |kind, body| {
-            read::rule(table, kind, body)
-        })?;
+        let rules =
+            self.netlink.dump(&format!("list the rules of table {table}"), &message, |kind, body| {
+                read::rule(table, kind, body)
+            })?;
         for rule in rules {
             found.rules.entry(rule.chain.clone()).or_default().push(rule);
         }

@@ -1,12 +1,13 @@
 //! nf_tables over netlink. The `nft` program reads whole sets back before each change, and an ADD cannot wait for a program.
 //!
-//! * [`Nftables::apply`]: changes as one transaction, which the kernel takes as a whole or not at all.
-//! * [`Nftables::list`]: what a table holds.
+//! * [`Nftables::change`]: changes of a [`policy::ruleset`] as one transaction, which the kernel takes as a whole or not at all.
+//! * [`Nftables::read_back`]: what the kernel holds, as a ruleset. [`Nftables::list`] shows it as the kernel has it.
 //!
 //! ```text
 //!   object      tables, chains, sets, rules as the kernel has them
 //!   change      a change ─▶ messages           transaction   messages ─▶ one batch, its refusals
 //!   expression  steps of rules, both ways      list, read    what the kernel holds ─▶ objects
+//!   ruleset     rulesets ─▶ changes, objects ─▶ rulesets
 //! ```
 
 mod change;
@@ -15,6 +16,9 @@ mod list;
 mod numbers;
 pub mod object;
 pub(crate) mod read;
+pub mod ruleset;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;

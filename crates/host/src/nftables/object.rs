@@ -1,5 +1,5 @@
-//! What a table of nf_tables holds, as the kernel has it: one step below [`policy::ruleset`]. Matches are steps of a small machine with
-//! registers here.
+//! What a table of nf_tables holds, as the kernel has it: one step below [`policy::ruleset`]. Here a match is some steps of a small machine
+//! with registers.
 
 /// A register of four bytes, 0 to 15. A longer value takes the following ones as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,36 +86,105 @@ pub struct SetName {
 /// One step of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    LoadMeta { key: u32, into: Register },
-    StoreMeta { key: u32, from: Register },
-    LoadCt { key: u32, direction: Option<u8>, into: Register },
-    StoreCt { key: u32, from: Register },
-    LoadPayload { base: u32, offset: u32, length: u32, into: Register },
-    LoadFib { result: u32, flags: u32, into: Register },
+    LoadMeta {
+        key: u32,
+        into: Register,
+    },
+    StoreMeta {
+        key: u32,
+        from: Register,
+    },
+    LoadCt {
+        key: u32,
+        direction: Option<u8>,
+        into: Register,
+    },
+    StoreCt {
+        key: u32,
+        from: Register,
+    },
+    LoadPayload {
+        base: u32,
+        offset: u32,
+        length: u32,
+        into: Register,
+    },
+    LoadFib {
+        result: u32,
+        flags: u32,
+        into: Register,
+    },
     /// `into = (from & mask) ^ xor`.
-    Bitwise { from: Register, into: Register, mask: Vec<u8>, xor: Vec<u8> },
-    Compare { from: Register, operation: u32, value: Vec<u8> },
-    Range { from: Register, is_outside: bool, low: Vec<u8>, high: Vec<u8> },
-    Lookup { set: SetName, from: Register, is_missing: bool },
+    Bitwise {
+        from: Register,
+        into: Register,
+        mask: Vec<u8>,
+        xor: Vec<u8>,
+    },
+    Compare {
+        from: Register,
+        operation: u32,
+        value: Vec<u8>,
+    },
+    Range {
+        from: Register,
+        is_outside: bool,
+        low: Vec<u8>,
+        high: Vec<u8>,
+    },
+    Lookup {
+        set: SetName,
+        from: Register,
+        is_missing: bool,
+    },
     /// The verdict that a map has for the value.
-    LookupVerdict { set: SetName, from: Register },
-    Load { into: Register, value: Vec<u8> },
+    LookupVerdict {
+        set: SetName,
+        from: Register,
+    },
+    Load {
+        into: Register,
+        value: Vec<u8>,
+    },
     Verdict(Verdict),
     /// A counter of the rule's own.
     Count,
     /// A counter with a name.
     CountIn(String),
-    Log { prefix: String, level: u32 },
+    Log {
+        prefix: String,
+        level: u32,
+    },
     /// To programs that listen to this group.
-    LogToGroup { prefix: String, group: u16, length: u32 },
-    Limit { rate: u64, seconds: u64, burst: u32, is_over: bool },
-    Reject { kind: u32, code: u8 },
+    LogToGroup {
+        prefix: String,
+        group: u16,
+        length: u32,
+    },
+    Limit {
+        rate: u64,
+        seconds: u64,
+        burst: u32,
+        is_over: bool,
+    },
+    Reject {
+        kind: u32,
+        code: u8,
+    },
     NoTrack,
     /// One that we never use, or not in this way.
-    Other { name: String },
+    Other {
+        name: String,
+    },
 }
 
 /// A step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub table: String,
+    pub change: Change,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Or leave it as it is.
@@ -125,14 +194,26 @@ pub enum Change {
     AddChain(Chain),
     DeleteChain(String),
     FlushChain(String),
-    AddSet { set: Set, id: Option<u32> },
+    AddSet {
+        set: Set,
+        id: Option<u32>,
+    },
     DeleteSet(String),
-    AddElements { set: SetName, elements: Vec<Element> },
-    DeleteElements { set: SetName, elements: Vec<Element> },
+    AddElements {
+        set: SetName,
+        elements: Vec<Element>,
+    },
+    DeleteElements {
+        set: SetName,
+        elements: Vec<Element>,
+    },
     FlushSet(String),
     /// Behind all others of its chain.
     AddRule(Rule),
-    DeleteRule { chain: String, handle: u64 },
+    DeleteRule {
+        chain: String,
+        handle: u64,
+    },
     AddCounter(Counter),
     DeleteCounter(String),
 }

@@ -65,7 +65,8 @@ pub(super) fn set(table: &str, kind: u16, body: &[u8]) -> Option<Set> {
         return None;
     }
     let flags = object.number(NFTA_SET_FLAGS).unwrap_or(0);
-    let is_verdict_map = flags & NFT_SET_MAP != 0 && object.number(NFTA_SET_DATA_TYPE) == Some(NFT_DATA_VERDICT);
+    let is_verdict_map =
+        flags & NFT_SET_MAP != 0 && object.number(NFTA_SET_DATA_TYPE) == Some(NFT_DATA_VERDICT);
     let fields = object.find(NFTA_SET_DESC).and_then(|all| Object(all).find(NFTA_SET_DESC_CONCAT));
     let fields = Attributes(fields.unwrap_or_default());
     let fields = fields.filter_map(|(_, field)| Object(field).number(NFTA_SET_FIELD_LEN));

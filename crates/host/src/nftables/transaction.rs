@@ -7,7 +7,7 @@ use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_s
 use super::Nftables;
 use super::change::{Sent, messages};
 use super::numbers::*;
-use super::object::Change;
+use super::object::Step;
 use crate::HostError;
 use crate::netlink::Message;
 use crate::netlink::frame::{FrameKind, Refusal, split};
@@ -35,7 +35,7 @@ pub enum TransactionError {
     Host(#[from] HostError),
 }
 
-/// A change that the kernel refused.
+/// A step that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}{}", std::io::Error::from_raw_os_error(*.errno), .detail.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
 pub struct RefusedChange {
@@ -51,23 +51,18 @@ struct Batch {
     bytes: Vec<u8>,
     /// The sequence number of the message that opens it.
     begin: u32,
-    /// Of each further message, the change that it belongs to.
-    changes: Vec<usize>,
+    /// Of each further message, the step that it belongs to.
+    steps: Vec<usize>,
 }
 
 impl Nftables {
-    /// Applies all changes to a table in one step. With a generation, only if the kernel still has that one.
-    pub fn apply(
-        &mut self,
-        table: &str,
-        changes: &[Change],
-        generation: Option<u32>,
-    ) -> Result<(), TransactionError> {
-        let Some(batch) = self.batch(table, changes, generation) else { return Ok(()) };
+    /// Applies all steps at once. With a generation, only if the kernel still has that one.
+    pub fn apply(&mut self, steps: &[Step], generation: Option<u32>) -> Result<(), TransactionError> {
+        let Some(batch) = self.batch(steps, generation) else { return Ok(()) };
         self.make_room(batch.bytes.len());
-        let what = format!("change table {table}");
-        self.netlink.send(&batch.bytes, &what)?;
-        let refusals = self.answers(&batch, &what)?;
+        let what = "change nftables rules";
+        self.netlink.send(&batch.bytes, what)?;
+        let refusals = self.answers(&batch, what)?;
         let of_begin = refusals.iter().find(|(sequence, _)| *sequence == batch.begin);
         if let Some((_, refusal)) = of_begin
             && is_moved(refusal.errno)
@@ -79,9 +74,9 @@ impl Nftables {
         }
         let refused = refusals.into_iter().map(|(sequence, refusal)| {
             let message = sequence.wrapping_sub(batch.begin).checked_sub(1);
-            let position = message.and_then(|message| batch.changes.get(message as usize).copied());
-            let change = position.and_then(|position| changes.get(position));
-            let what = change.map_or_else(|| what.clone(), ToString::to_string);
+            let position = message.and_then(|message| batch.steps.get(message as usize).copied());
+            let step = position.and_then(|position| steps.get(position));
+            let what = step.map_or_else(|| what.to_owned(), |step| step.change.to_string());
             RefusedChange { position, what, errno: refusal.errno, detail: refusal.detail }
         });
         let mut refused: Vec<RefusedChange> = refused.collect();
@@ -89,20 +84,19 @@ impl Nftables {
         Err(TransactionError::Refused(refused))
     }
 
-    /// `None` without a change.
-    fn batch(&mut self, table: &str, changes: &[Change], generation: Option<u32>) -> Option<Batch> {
+    /// `None` without a step.
+    fn batch(&mut self, steps: &[Step], generation: Option<u32>) -> Option<Batch> {
         let mut bytes = Vec::new();
         let begin = Message::new(NFNL_MSG_BATCH_BEGIN, &BATCH_HEADER);
-        let begin = generation.iter().fold(begin, |begin, generation| {
-            begin.with_be32(NFNL_BATCH_GENID, *generation)
-        });
+        let begin =
+            generation.iter().fold(begin, |begin, generation| begin.with_be32(NFNL_BATCH_GENID, *generation));
         let begin = self.netlink.append(&mut bytes, &begin, 0);
-        let mut of_changes = Vec::new();
+        let mut of_steps = Vec::new();
         // One message behind, because the last one asks for an answer.
         let mut held: Option<Sent> = None;
-        for (position, change) in changes.iter().enumerate() {
-            messages(table, change, position, |sent| {
-                of_changes.push(position);
+        for (position, step) in steps.iter().enumerate() {
+            messages(&step.table, &step.change, position, |sent| {
+                of_steps.push(position);
                 if let Some((message, flags)) = held.replace(sent) {
                     self.netlink.append(&mut bytes, &message, flags);
                 }
@@ -112,7 +106,7 @@ impl Nftables {
         self.netlink.append(&mut bytes, &last, flags | NLM_F_ACK);
         let end = Message::new(NFNL_MSG_BATCH_END, &BATCH_HEADER);
         self.netlink.append(&mut bytes, &end, 0);
-        Some(Batch { bytes, begin, changes: of_changes })
+        Some(Batch { bytes, begin, steps: of_steps })
     }
 
     /// The kernel takes a transaction only as a whole, in one packet.
@@ -134,7 +128,7 @@ impl Nftables {
     fn answers(&mut self, batch: &Batch, what: &str) -> Result<Vec<(u32, Refusal)>, HostError> {
         let mut refusals = Vec::new();
         let mut has_lost = false;
-        let last = u32::try_from(batch.changes.len()).unwrap_or(u32::MAX);
+        let last = u32::try_from(batch.steps.len()).unwrap_or(u32::MAX);
         loop {
             let received = match self.receive(has_lost) {
                 Ok(received) => received,
@@ -160,9 +154,7 @@ impl Nftables {
                 // A refusal of the whole comes alone, or as the last one.
                 let is_last = place == last || (place == 0 && answer.is_some());
                 refusals.extend(
-                    answer
-                        .filter(|_| refusals.len() < REFUSALS_MAX)
-                        .map(|refusal| (frame.sequence, refusal)),
+                    answer.filter(|_| refusals.len() < REFUSALS_MAX).map(|refusal| (frame.sequence, refusal)),
                 );
                 if is_last {
                     return Ok(refusals);

@@ -64,11 +64,14 @@ mod tests {
             (any::<u32>(), any::<Option<u8>>(), register())
                 .prop_map(|(key, direction, into)| Expression::LoadCt { key, direction, into }),
             (any::<u32>(), register()).prop_map(|(key, from)| Expression::StoreCt { key, from }),
-            (any::<u32>(), any::<u32>(), any::<u32>(), register()).prop_map(|(base, offset, length, into)| {
-                Expression::LoadPayload { base, offset, length, into }
+            (any::<u32>(), any::<u32>(), any::<u32>(), register()).prop_map(
+                |(base, offset, length, into)| { Expression::LoadPayload { base, offset, length, into } }
+            ),
+            (any::<u32>(), any::<u32>(), register()).prop_map(|(result, flags, into)| Expression::LoadFib {
+                result,
+                flags,
+                into
             }),
-            (any::<u32>(), any::<u32>(), register())
-                .prop_map(|(result, flags, into)| Expression::LoadFib { result, flags, into }),
             (register(), bytes()).prop_map(|(into, value)| Expression::Load { into, value }),
         ]
     }
@@ -77,12 +80,18 @@ mod tests {
         prop_oneof![
             (register(), register(), bytes(), bytes())
                 .prop_map(|(from, into, mask, xor)| Expression::Bitwise { from, into, mask, xor }),
-            (register(), 0u32..6, bytes())
-                .prop_map(|(from, operation, value)| Expression::Compare { from, operation, value }),
+            (register(), 0u32..6, bytes()).prop_map(|(from, operation, value)| Expression::Compare {
+                from,
+                operation,
+                value
+            }),
             (register(), any::<bool>(), bytes(), bytes())
                 .prop_map(|(from, is_outside, low, high)| Expression::Range { from, is_outside, low, high }),
-            (set(), register(), any::<bool>())
-                .prop_map(|(set, from, is_missing)| Expression::Lookup { set, from, is_missing }),
+            (set(), register(), any::<bool>()).prop_map(|(set, from, is_missing)| Expression::Lookup {
+                set,
+                from,
+                is_missing
+            }),
             (set(), register()).prop_map(|(set, from)| Expression::LookupVerdict { set, from }),
         ]
     }

@@ -2,8 +2,8 @@
 
 use model::IpVersion;
 use policy::ruleset::{
-    Action, Base as Place, Change as Wanted, Element as Member, Limit, Match, Name, Pattern, Rule as Rules, Side,
-    Verdict as Decision,
+    Action, Base as Place, Change as Wanted, Element as Member, Limit, Match, Name, Pattern, Rule as Rules,
+    Side, Verdict as Decision,
 };
 
 use super::member::{device_key, elements};
@@ -143,7 +143,9 @@ fn put_match(steps: &mut Vec<Expression>, wanted: &Match) {
             load_meta(steps, NFT_META_L4PROTO);
             compare(steps, vec![*protocol], *negated);
         }
-        Match::Ports { .. } | Match::PortInSet { .. } | Match::AddressPortInSet { .. } => put_ports(steps, wanted),
+        Match::Ports { .. } | Match::PortInSet { .. } | Match::AddressPortInSet { .. } => {
+            put_ports(steps, wanted)
+        }
         Match::Icmp { icmp, negated } => {
             match (icmp.code, negated) {
                 (None, _) => compare_transport(steps, 0, vec![icmp.kind], *negated),
@@ -287,4 +289,3 @@ fn has_bits(steps: &mut Vec<Expression>, bits: u32, is_set: bool) {
 fn lookup(steps: &mut Vec<Expression>, set: &Name, is_missing: bool) {
     steps.push(Expression::Lookup { set: set_name(set), from: FIRST, is_missing });
 }
-

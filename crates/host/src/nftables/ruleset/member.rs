@@ -132,8 +132,11 @@ fn address_port(key: &[u8]) -> Option<Member> {
 /// First and last values, in order. A beginning goes with the first end behind it.
 fn intervals(elements: &[Element]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let of = |ends: bool| {
-        let mut keys: Vec<&Vec<u8>> =
-            elements.iter().filter(|element| element.ends_interval == ends).map(|element| &element.key).collect();
+        let mut keys: Vec<&Vec<u8>> = elements
+            .iter()
+            .filter(|element| element.ends_interval == ends)
+            .map(|element| &element.key)
+            .collect();
         keys.sort();
         keys
     };

@@ -68,7 +68,8 @@ pub(super) fn address_place(version: IpVersion, side: Side) -> (u32, u32) {
 }
 
 pub(super) fn address_at(place: (u32, u32)) -> Option<(IpVersion, Side)> {
-    let all = [IpVersion::V4, IpVersion::V6].into_iter().flat_map(|version| SIDES.map(|side| (version, side)));
+    let all =
+        [IpVersion::V4, IpVersion::V6].into_iter().flat_map(|version| SIDES.map(|side| (version, side)));
     all.into_iter().find(|(version, side)| address_place(*version, *side) == place)
 }
 
@@ -192,5 +193,6 @@ pub(super) fn kind_of(found: (u32, u32, bool)) -> Option<SetKind> {
     let of_version = [SetKind::Addresses, SetKind::Networks, SetKind::AddressPorts];
     let versions = [IpVersion::V4, IpVersion::V6];
     let mut all = versions.into_iter().flat_map(|version| of_version.map(|kind| kind(version)));
-    all.find(|kind| shape(*kind) == found).or_else(|| (shape(SetKind::Ports) == found).then_some(SetKind::Ports))
+    all.find(|kind| shape(*kind) == found)
+        .or_else(|| (shape(SetKind::Ports) == found).then_some(SetKind::Ports))
 }

@@ -36,11 +36,7 @@ pub enum ApplyError {
 
 impl Nftables {
     /// Applies all changes in one step. With a generation, only if the kernel still has that one.
-    pub fn change(
-        &mut self,
-        changes: &[ruleset::Change],
-        generation: Option<u32>,
-    ) -> Result<(), ApplyError> {
+    pub fn change(&mut self, changes: &[ruleset::Change], generation: Option<u32>) -> Result<(), ApplyError> {
         let mut steps = Vec::new();
         let mut origins = Vec::new();
         for (position, change) in changes.iter().enumerate() {
@@ -54,9 +50,9 @@ impl Nftables {
             TransactionError::Host(error) => ApplyError::Host(error),
             TransactionError::Refused(refused) => {
                 let origin = |position: usize| origins.get(position).copied();
-                let refused = refused.into_iter().map(|refused| {
-                    RefusedChange { position: refused.position.and_then(origin), ..refused }
-                });
+                let refused = refused
+                    .into_iter()
+                    .map(|refused| RefusedChange { position: refused.position.and_then(origin), ..refused });
                 ApplyError::Refused(refused.collect())
             }
         })
