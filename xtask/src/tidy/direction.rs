@@ -32,7 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["model", "ipam", "plan", "doctor", "repair", "host", "store", "book", "testkit"]),
     // programs. The CNI plugin stays small: it shares only the words with the rest.
     ("cni", &["wire"]),
-    ("agent", &["wire", "model", "ipam", "plan", "evidence", "doctor", "host", "store", "book", "gather"]),
+    ("agent", &["wire", "model", "ipam", "plan", "policy", "evidence", "doctor", "host", "store", "book", "gather"]),
     (
         "ctl",
         &[

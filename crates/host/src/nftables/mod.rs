@@ -15,7 +15,7 @@ mod expression;
 mod list;
 mod numbers;
 pub mod object;
-pub(crate) mod read;
+mod read;
 pub mod ruleset;
 #[cfg(test)]
 mod tests;
@@ -25,6 +25,10 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 
 pub use list::Table;
 pub use transaction::{RefusedChange, TransactionError};
+
+#[cfg(fuzzing)]
+pub(crate) use read::read_anything;
+pub(crate) use read::touched;
 
 use crate::HostError;
 use crate::netlink::Netlink;
@@ -41,4 +45,14 @@ impl Nftables {
     pub fn open() -> Result<Nftables, HostError> {
         Ok(Nftables { netlink: Netlink::open_to(NETLINK_NETFILTER)?, room: 0 })
     }
+
+    /// By which the kernel names this socket when it announces what was done through it.
+    pub fn port(&self) -> Result<u32, HostError> {
+        self.netlink.port()
+    }
+}
+
+/// Whether a message is about nf_tables.
+pub(crate) fn is_of_nftables(kind: u16) -> bool {
+    kind >> 8 == numbers::NFNL_SUBSYS_NFTABLES
 }

@@ -4,8 +4,6 @@ pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 pub(super) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
 pub(super) const NFNL_MSG_BATCH_END: u16 = 17;
 pub(super) const NFNL_BATCH_GENID: u16 = 1;
-/// `NFNLGRP_NFTABLES`: what is announced of changes.
-pub(crate) const NFNLGRP_NFTABLES: u32 = 7;
 
 pub(super) const NFPROTO_INET: u8 = 1;
 

@@ -139,18 +139,17 @@ pub(super) fn generation(kind: u16, body: &[u8]) -> Option<(u32, Option<u32>)> {
 }
 
 /// The table of an announcement about any object of ours. Every such message names it first.
-pub(super) fn table_of(kind: u16, body: &[u8]) -> Option<String> {
+pub(crate) fn touched(kind: u16, body: &[u8]) -> Option<String> {
     const FIRST: u16 = 1;
-    let is_object = (NFT_MSG_NEWTABLE..NFT_MSG_NEWGEN).contains(&kind) || kind > NFT_MSG_GETGEN;
-    let is_rules = kind >> 8 == NFNL_SUBSYS_NFTABLES;
+    let is_object = kind >> 8 == NFNL_SUBSYS_NFTABLES && ![NFT_MSG_NEWGEN, NFT_MSG_GETGEN].contains(&kind);
     let object = body.get(HEADER.len()..).map(Object)?;
-    (is_rules && is_object && body.first() == Some(&FAMILY)).then(|| object.text(FIRST)).flatten()
+    (is_object && body.first() == Some(&FAMILY)).then(|| object.text(FIRST)).flatten()
 }
 
 /// Everything that is read of a message, for tests and the fuzz target.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(kind: u16, body: &[u8]) {
-    let _ = (table(kind, body), table_of(kind, body), generation(kind, body));
+    let _ = (table(kind, body), touched(kind, body), generation(kind, body));
     let _ = (chain("", kind, body), set("", kind, body), elements(kind, body));
     let _ = (rule("", kind, body), counter("", kind, body));
 }

@@ -10,6 +10,7 @@ use super::Nftables;
 use super::object;
 use super::ruleset::ApplyError;
 use crate::netns::tests::new_namespace;
+use crate::{Monitor, TableTouched};
 
 const TABLE: &str = "plumb-test";
 
@@ -391,5 +392,34 @@ fn counters_are_read() {
         let listed = json["nftables"].as_array().unwrap().iter().filter_map(|object| object.get("counter"));
         let names: Vec<&str> = listed.filter_map(|counter| counter["name"].as_str()).collect();
         assert_eq!(names.len(), counters.len());
+    });
+}
+
+/// Our own doing is no news, and a change of the whole ruleset is one for each table.
+#[test]
+fn what_others_do_is_announced() {
+    in_namespace("what_others_do_is_announced", |nftables| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut monitor = Monitor::open_tables(nftables.port().unwrap()).unwrap();
+        let mut heard = Vec::new();
+        let mut wait_for = |table: &str, heard: &mut Vec<TableTouched>| {
+            let wanted = TableTouched::Table(table.to_owned());
+            runtime.block_on(async {
+                while !heard.contains(&wanted) {
+                    let next = monitor.next(|notice| heard.push(notice));
+                    tokio::time::timeout(testkit::PATIENCE, next).await.expect("it is announced").unwrap();
+                }
+            });
+        };
+        load(nftables, &rich());
+        nft(&["add", "table", "inet", "others"]);
+        wait_for("others", &mut heard);
+        let others = TableTouched::Table("others".to_owned());
+        assert!(heard.iter().all(|touched| *touched == others), "{heard:?}");
+        nft(&["delete", "element", "inet", TABLE, "addresses-4", "{ 10.0.0.1 }"]);
+        wait_for(TABLE, &mut heard);
+        heard.clear();
+        nft(&["flush", "ruleset"]);
+        wait_for(TABLE, &mut heard);
     });
 }

@@ -22,6 +22,7 @@ mod dial;
 mod failure;
 mod flatten;
 mod layout;
+mod object_watch;
 mod objects;
 mod once;
 mod page;
@@ -51,6 +52,7 @@ use crate::{
 
 pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
+pub use object_watch::{ObjectEvent, ObjectWatch};
 pub use objects::{KubeObjects, ObjectKind, ObjectPage};
 
 /// How often the cluster is asked again which API group keeps the records, if it does not have the one that it had.

@@ -13,6 +13,7 @@ use super::client::{Client, Request};
 use super::config::KubeConfig;
 use super::failure::refusal;
 use super::page::PageMetadata;
+use super::object_watch::ObjectWatch;
 use super::range::escaped;
 use super::read::unreadable;
 use crate::StoreError;
@@ -27,12 +28,20 @@ pub enum ObjectKind {
     Node,
     /// Of nodes: their kubelets renew them.
     Lease,
+    /// Kubernetes' own kind of that name.
+    NetworkPolicy,
+    ClusterNetworkPolicy,
+    AdminNetworkPolicy,
+    BaselineAdminNetworkPolicy,
+    EndpointSlice,
 }
 
 /// Part of a list. All parts show one moment.
 #[derive(Clone, Debug)]
 pub struct ObjectPage {
     pub objects: Vec<Map<String, Value>>,
+    /// Of the moment that it shows.
+    pub revision: String,
     /// Where the next part begins, if there is one.
     pub next: Option<String>,
 }
@@ -58,23 +67,36 @@ const USUAL: [Kind; 3] = [Kind::ClusterInformation, Kind::IpPool, Kind::IpamBloc
 const SERVICE_OF_V3: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v3.projectcalico.org";
 
 impl ObjectKind {
-    fn path(self) -> &'static str {
+    pub(super) fn path(self) -> &'static str {
         match self {
             ObjectKind::Pod => "/api/v1/pods",
             ObjectKind::Node => "/api/v1/nodes",
             ObjectKind::Lease => "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            ObjectKind::NetworkPolicy => "/apis/networking.k8s.io/v1/networkpolicies",
+            ObjectKind::ClusterNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+            }
+            ObjectKind::AdminNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+            ObjectKind::BaselineAdminNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies"
+            }
+            ObjectKind::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
         }
     }
 
-    fn plural(self) -> &'static str {
+    pub fn plural(self) -> &'static str {
         self.path().rsplit('/').next().unwrap_or_default()
     }
 
-    /// The records that such objects show, or belong to.
+    /// The records that such objects show, belong to, or are like.
     fn range(self) -> KeyRange {
         KeyRange::Kind(match self {
             ObjectKind::Pod => Kind::WorkloadEndpoint,
             ObjectKind::Node | ObjectKind::Lease => Kind::Node,
+            ObjectKind::NetworkPolicy | ObjectKind::EndpointSlice => Kind::NetworkPolicy,
+            ObjectKind::ClusterNetworkPolicy
+            | ObjectKind::AdminNetworkPolicy
+            | ObjectKind::BaselineAdminNetworkPolicy => Kind::GlobalNetworkPolicy,
         })
     }
 }
@@ -127,10 +149,16 @@ impl KubeObjects {
                 let page: Answered =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
                 let next = Some(page.metadata.next).filter(|next| !next.is_empty());
-                Ok(ObjectPage { objects: page.items.unwrap_or_default(), next })
+                let revision = page.metadata.resource_version;
+                Ok(ObjectPage { objects: page.items.unwrap_or_default(), revision, next })
             }
             StatusCode::GONE => Err(StoreError::HistoryGone { range: kind.range() }),
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
+    }
+
+    /// Every change after a list.
+    pub fn watch(&self, kind: ObjectKind, revision: &str) -> ObjectWatch {
+        ObjectWatch::new(Arc::clone(&self.client), kind, revision)
     }
 }

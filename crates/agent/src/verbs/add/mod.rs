@@ -16,13 +16,14 @@ use serde_json::Value;
 use store::Record;
 use tracing::{info, warn};
 
-use recording::{Recorded, Recording};
+use recording::{Recorded, RecordedEndpoint, Recording};
 use wiring::{Observed, Preparation, WireError};
 
 use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::CniError;
 use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
 use crate::between::read_protected;
+use crate::enforce::{self, Waiting};
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
 use crate::services::Services;
@@ -61,7 +62,9 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     let mut add = Add { call, services, book, pod: None, node, id, recorded_pod };
     let (recorded, wiring) = add.connect(mtu).await?;
     let done = add
-        .remember(&recorded, mtu)
+        .await_policy(&recorded)
+        .await
+        .and_then(|()| add.remember(&recorded, mtu))
         .and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
     if let Err(error) = done {
         add.undo(&recorded).await;
@@ -213,6 +216,23 @@ impl Add<'_> {
         self.pod = Some(pod);
         failpoint::hit(Point::AddAfterWiring);
         wired
+    }
+
+    /// Returns when the rules of the pod's network policy are in the kernel. Until then its device is shut. A single call has no agent that would
+    /// load any.
+    async fn await_policy(&self, recorded: &Recorded) -> Result<(), CniError> {
+        let Some(agent) = self.services.agent() else { return Ok(()) };
+        if recorded.endpoint == RecordedEndpoint::Namesakes {
+            return Ok(());
+        }
+        failpoint::hit(Point::AddBeforePolicy);
+        let waiting = Waiting {
+            device: recorded.wired.device.as_str(),
+            addresses: &recorded.wired.addresses,
+            is_bare: recorded.endpoint == RecordedEndpoint::Never,
+            timeout: self.call.netconf.policy_timeout.unwrap_or(enforce::TIMEOUT),
+        };
+        agent.enforcement.wait_for(waiting).await
     }
 
     fn remember(&self, recorded: &Recorded, mtu: u32) -> Result<(), CniError> {

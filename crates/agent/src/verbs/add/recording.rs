@@ -27,6 +27,18 @@ pub(super) struct Recorded {
     pub(super) made: Option<Made>,
     /// An earlier call has wired the pod with these addresses.
     pub(super) is_wired: bool,
+    /// Whose endpoint record the store has.
+    pub(super) endpoint: RecordedEndpoint,
+}
+
+/// The endpoint record of an attachment, as network policy looks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedEndpoint {
+    Own,
+    /// It belongs to a later sandbox of the same pod.
+    Namesakes,
+    /// Such attachments have none in this kind of store.
+    Never,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +84,8 @@ impl Recording<'_> {
             match self.try_record(&endpoint, handle_exists).await {
                 Ok(addresses) => {
                     let made = Some(Made { replaced: endpoint.into_replaced() });
-                    return Ok(Recorded { wired: self.wired(addresses), made, is_wired: false });
+                    let (wired, endpoint) = (self.wired(addresses), self.recorded_endpoint()?);
+                    return Ok(Recorded { wired, made, is_wired: false, endpoint });
                 }
                 // Either this sandbox again, or another interface of it.
                 Err(Obstacle::HandleExists) => {
@@ -249,7 +262,9 @@ impl Recording<'_> {
             None => false,
         };
         let addresses = match recorded {
-            Some(wired) if !is_wrong => return Ok(Recorded { wired, made: None, is_wired }),
+            Some(wired) if !is_wrong => {
+                return Ok(Recorded { wired, made: None, is_wired, endpoint: RecordedEndpoint::Own });
+            }
             // Only its device is wrong.
             Some(wired) if held.addresses.is_empty() => wired.addresses,
             _ => confirm::agreed(&[], &held.addresses()),
@@ -260,7 +275,10 @@ impl Recording<'_> {
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
         let wired = Wired { device, mac: mac(self.call), addresses };
         let endpoint = self.write_after(held)?;
-        if is_wrong || !matches!(endpoint, EndpointWrite::Replace(..)) {
+        let mut recorded = self.recorded_endpoint()?;
+        if !is_wrong && matches!(endpoint, EndpointWrite::Replace(..)) {
+            recorded = RecordedEndpoint::Namesakes;
+        } else {
             let resource = endpoint::record(self.id, &wired, endpoint.earlier(), Timestamp::now())?;
             match self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await {
                 Err(error) if is_wrong && error.is_lost_race() => {
@@ -269,7 +287,12 @@ impl Recording<'_> {
                 outcome => drop(outcome?),
             }
         }
-        Ok(Recorded { wired, made: None, is_wired })
+        Ok(Recorded { wired, made: None, is_wired, endpoint: recorded })
+    }
+
+    /// Of what this call has just written.
+    fn recorded_endpoint(&self) -> Result<RecordedEndpoint, CniError> {
+        Ok(if self.id.key()?.is_some() { RecordedEndpoint::Own } else { RecordedEndpoint::Never })
     }
 
     /// Whether the record of this sandbox says what IPAM says. Others than us may write a pod's annotations.

@@ -8,6 +8,7 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -34,6 +35,8 @@ pub(crate) struct NetConf {
     /// 0 if not set.
     pub(crate) mtu: u64,
     pub(crate) require_mtu_file: bool,
+    /// How long an ADD waits for the pod's network policy; `None` if not set, or 0.
+    pub(crate) policy_timeout: Option<Duration>,
     pub(crate) ipam: IpamConf,
     pub(crate) asked: Asked,
     /// Why ADD must fail; a DEL goes on.
@@ -82,7 +85,7 @@ const KUBERNETES_KEYS: [(&str, &str); 2] =
     [("kubeconfig", "KUBECONFIG"), ("k8s_api_root", "K8S_API_ENDPOINT")];
 
 /// Keys that are used, or that change nothing: the specification's own, and Calico's for a log file.
-const KNOWN_KEYS: [&str; 26] = [
+const KNOWN_KEYS: [&str; 27] = [
     "cniVersion",
     "cniVersions",
     "name",
@@ -102,6 +105,7 @@ const KNOWN_KEYS: [&str; 26] = [
     "hostname",
     "mtu",
     "require_mtu_file",
+    "policy_setup_timeout_seconds",
     "ipam",
     "container_settings",
     "feature_control",
@@ -151,6 +155,9 @@ impl NetConf {
             hostname: text(&document, "hostname")?,
             mtu: number(&document, "mtu")?,
             require_mtu_file: flag(&document, "require_mtu_file", false)?,
+            policy_timeout: Some(number(&document, "policy_setup_timeout_seconds")?)
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
             ignored: ignored_keys(&document, &ipam),
             ipam,
             asked,

@@ -1,0 +1,240 @@
+//! Records in; the wanted ruleset, and what changes in it, out. Pure but for the settings in the environment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use model::{Key, Kind, Resource};
+use policy::ruleset::{Change, Ruleset};
+use policy::{Calculation, EndpointKind, KubernetesKind, Rendering, Scope};
+use serde_json::Value;
+use store::Record;
+use tracing::warn;
+
+use super::InForce;
+use super::records::Part;
+use super::settings::PolicySettings;
+use super::stand_in::{StandIns, bare_endpoint, fit_for_policy};
+use crate::felix::FelixEnvironment;
+
+/// What is wanted of the kernel at one moment.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Against what was wanted before.
+    pub(super) changes: Vec<Change>,
+    pub(super) in_force: InForce,
+    pub(super) policies: usize,
+}
+
+/// The table that holds all of policy.
+pub(super) const TABLE: &str = "plumb-policy";
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    node: Arc<str>,
+    calculation: Calculation,
+    rendering: Rendering,
+    /// Those that the calculation and the rendering were made with.
+    settings: PolicySettings,
+    /// How often they changed. After a change all records are read again.
+    round: u64,
+    stand_ins: StandIns,
+    /// All parts that are followed.
+    parts: BTreeSet<Part>,
+    /// Those that have to be listed before anything is decided.
+    incomplete: BTreeSet<Part>,
+    /// Parts that the store does not show, and why.
+    hidden: BTreeMap<Part, String>,
+    unreadable: BTreeSet<Key>,
+    /// Of every kind, to find at a new list what is gone.
+    cached: BTreeMap<Kind, BTreeSet<Key>>,
+    felix: BTreeMap<String, Resource>,
+    environment: FelixEnvironment,
+}
+
+impl Engine {
+    pub(super) fn new(node: &str) -> Engine {
+        let environment = FelixEnvironment::read();
+        let settings = PolicySettings::read(&BTreeMap::new(), &environment, node);
+        Engine {
+            node: node.into(),
+            calculation: Calculation::new(Scope::Node(node.into()), settings.may_spoof),
+            rendering: Rendering::new(settings.rendering.clone()),
+            settings,
+            round: 0,
+            stand_ins: StandIns::default(),
+            parts: BTreeSet::new(),
+            // Before it is known which parts there are, something is missing.
+            incomplete: Part::all(false),
+            hidden: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            cached: BTreeMap::new(),
+            felix: BTreeMap::new(),
+            environment,
+        }
+    }
+
+    /// What changed since the last call. The first time that is everything, into an empty table.
+    pub(super) fn wanted(&mut self) -> Wanted {
+        let update = self.calculation.take_update();
+        let changes = self.rendering.update(&self.calculation, &update);
+        let mut in_force: BTreeMap<Arc<str>, Vec<IpNet>> = BTreeMap::new();
+        let mut policies = BTreeSet::new();
+        for (id, local) in self.calculation.locals() {
+            for tier in self.calculation.tiers(local).iter() {
+                policies.extend(tier.policies.iter().filter(|policy| !policy.staged).map(|policy| policy.id.clone()));
+            }
+            if id.kind == EndpointKind::Workload {
+                in_force.entry(Arc::clone(&local.device)).or_insert_with(|| local.nets.clone());
+            }
+        }
+        Wanted { changes, in_force: Arc::new(in_force), policies: policies.len() }
+    }
+
+    /// All of what is wanted, as of the last [`Engine::wanted`].
+    pub(super) fn ruleset(&self) -> Ruleset {
+        self.rendering.ruleset(&self.calculation)
+    }
+
+    /// What could not be understood, in words.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let problems = self.calculation.problems();
+        problems.into_iter().map(|problem| format!("{}: {}", problem.record, problem.reason)).collect()
+    }
+
+    pub(super) fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Starts over where the settings changed: what they say goes into every rule. Until all records are cached again, the kernel keeps its rules.
+    fn set_settings(&mut self) {
+        let settings = PolicySettings::read(&self.felix, &self.environment, &self.node);
+        if settings == self.settings {
+            return;
+        }
+        self.calculation = Calculation::new(Scope::Node(Arc::clone(&self.node)), settings.may_spoof);
+        self.rendering = Rendering::new(settings.rendering.clone());
+        self.settings = settings;
+        self.stand_ins = StandIns::default();
+        self.cached.clear();
+        self.incomplete = self.parts.iter().copied().filter(|part| *part != Part::Records(Kind::FelixConfiguration)).collect();
+        self.round += 1;
+    }
+
+    pub(super) fn expect(&mut self, parts: BTreeSet<Part>) {
+        self.parts.clone_from(&parts);
+        self.incomplete = parts;
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+
+    pub(super) fn incomplete(&self) -> Vec<String> {
+        self.incomplete.iter().map(|part| part.what()).collect()
+    }
+
+    /// A part was listed to its end. Says whether it was the last one.
+    pub(super) fn is_listed(&mut self, part: Part) -> bool {
+        self.hidden.remove(&part);
+        let is_new = self.incomplete.remove(&part);
+        if part == Part::Records(Kind::FelixConfiguration) {
+            self.set_settings();
+        }
+        is_new && self.incomplete.is_empty()
+    }
+
+    fn is_settings_listed(&self) -> bool {
+        !self.incomplete.contains(&Part::Records(Kind::FelixConfiguration))
+    }
+
+    /// A part that the store does not have, or does not show for this reason.
+    pub(super) fn without(&mut self, part: Part, hidden: Option<String>) {
+        self.incomplete.remove(&part);
+        match hidden {
+            Some(reason) => drop(self.hidden.insert(part, reason)),
+            None => drop(self.hidden.remove(&part)),
+        }
+    }
+
+    pub(super) fn unreadable(&self) -> Vec<String> {
+        let hidden = self.hidden.iter().map(|(part, reason)| format!("all {} ({reason})", part.what()));
+        self.unreadable.iter().map(Key::to_string).chain(hidden).collect()
+    }
+
+    pub(super) fn put(&mut self, kind: Kind, record: &Record) {
+        let key = &record.key;
+        self.cached.entry(kind).or_default().insert(key.clone());
+        match Resource::decode(key, kind, &record.value, record.revision.as_str()) {
+            Ok(resource) => {
+                self.unreadable.remove(key);
+                self.put_resource(key, resource);
+            }
+            Err(error) => {
+                if self.unreadable.insert(key.clone()) {
+                    warn!(%error, "cannot read a record that policy depends on; its last readable version stays in use");
+                }
+            }
+        }
+    }
+
+    /// An attachment that has no record in this kind of store. No policy can select it.
+    pub(super) fn put_bare(&mut self, device: &str, addresses: &[IpAddr]) {
+        let endpoint = bare_endpoint(&self.node, device, addresses);
+        self.calculation.put(&endpoint.key(), &endpoint);
+    }
+
+    pub(super) fn remove_bare(&mut self, device: &str) {
+        self.calculation.remove(&bare_endpoint(&self.node, device, &[]).key());
+    }
+
+    fn put_resource(&mut self, key: &Key, mut resource: Resource) {
+        if resource.kind == Kind::FelixConfiguration {
+            self.felix.insert(resource.metadata.name.clone(), resource);
+            // A list is not complete before its end.
+            if self.is_settings_listed() {
+                self.set_settings();
+            }
+            return;
+        }
+        fit_for_policy(&mut resource);
+        for profile in self.stand_ins.needed_for(key, &resource) {
+            self.calculation.put(&profile.key(), &profile);
+        }
+        self.calculation.put(key, &resource);
+    }
+
+    pub(super) fn remove(&mut self, kind: Kind, key: &Key) {
+        self.cached.entry(kind).or_default().remove(key);
+        self.unreadable.remove(key);
+        if let (Kind::FelixConfiguration, Key::Resource { name, .. }) = (kind, key) {
+            self.felix.remove(name);
+            if self.is_settings_listed() {
+                self.set_settings();
+            }
+            return;
+        }
+        match self.stand_ins.instead_of(key) {
+            Some(profile) => self.calculation.put(key, &profile),
+            None => self.calculation.remove(key),
+        }
+    }
+
+    /// After a list: whatever it did not show is gone.
+    pub(super) fn keep_only(&mut self, kind: Kind, listed: &BTreeSet<Key>) {
+        let cached = self.cached.remove(&kind).unwrap_or_default();
+        for key in cached.difference(listed) {
+            self.remove(kind, key);
+        }
+        self.cached.insert(kind, listed.clone());
+    }
+
+    pub(super) fn put_object(&mut self, kind: KubernetesKind, object: &Value) {
+        self.calculation.put_kubernetes(kind, object);
+    }
+
+    pub(super) fn remove_object(&mut self, kind: KubernetesKind, namespace: Option<&str>, name: &str) {
+        self.calculation.remove_kubernetes(kind, namespace, name);
+    }
+}
