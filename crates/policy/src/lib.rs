@@ -4,4 +4,5 @@
 //!
 //! * [`ruleset`]: tables, chains, sets, maps and rules of nf_tables as data, and the changes between two rulesets.
 
+mod record;
 pub mod ruleset;
