@@ -4,4 +4,15 @@
 //!
 //! * [`ruleset`]: tables, chains, sets, maps and rules of nf_tables as data, and the changes between two rulesets.
 
+pub mod calculation;
+pub mod evaluate;
+mod labels;
+mod record;
+pub mod rendering;
 pub mod ruleset;
+pub mod walk;
+
+pub use calculation::{Calculation, EndpointId, EndpointKind, KubernetesKind, Scope, Update};
+pub use record::{Direction, Entity, Layer, Order, PolicyId, PolicyKind, Rule as PolicyRule, RuleAction, SetSource};
+pub use evaluate::{Decision, End, Outcome, Packet, Reason, Stage, Staged};
+pub use rendering::{Rendering, Settings};

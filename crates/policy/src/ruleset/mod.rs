@@ -92,7 +92,7 @@ pub enum SetKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Element {
     Address(IpAddr),
-    /// Neither a single address nor everything: those are an [`Element::Address`], and two halves.
+    /// Not everything: that is two halves.
     Network(IpNet),
     AddressPort(AddressPort),
     Ports(PortRange),
@@ -129,7 +129,7 @@ impl Element {
             (Element::Address(address), SetKind::Addresses(version)) => IpVersion::of(*address) == version,
             (Element::Network(network), SetKind::Networks(version)) => {
                 IpVersion::of(network.addr()) == version
-                    && (1..version.bits()).contains(&network.prefix_len())
+                    && (1..=version.bits()).contains(&network.prefix_len())
                     && network.addr() == network.network()
             }
             (Element::AddressPort(member), SetKind::AddressPorts(version)) => {

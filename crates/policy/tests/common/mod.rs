@@ -1,5 +1,8 @@
 //! Choices for random cases, from one number that proptest gives.
 
+#[allow(dead_code, reason = "not each test program needs worlds")]
+pub(crate) mod world;
+
 /// The same number makes the same choices.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);

@@ -1,0 +1,149 @@
+//! Three accounts of the same records agree: calculated step by step and from scratch, evaluated and walked, changed and rendered whole.
+
+mod common;
+
+use common::Dice;
+use common::world::{NODE, Name, World, packet, record};
+use policy::ruleset::{Hook, Ruleset};
+use policy::walk::{Fate, Walker};
+use policy::{
+    Calculation, Direction, EndpointId, Outcome, Packet, Rendering, Scope, Settings, Stage, Staged,
+};
+use proptest::prelude::*;
+
+fn new() -> Calculation {
+    Calculation::new(Scope::Node(NODE.into()), false)
+}
+
+fn from_scratch(world: &World, is_reversed: bool) -> Calculation {
+    let mut calculation = new();
+    let records: Vec<_> = world.values().collect();
+    let order: Vec<usize> = if is_reversed { (0..records.len()).rev().collect() } else { (0..records.len()).collect() };
+    for index in order {
+        records[index].put_into(&mut calculation);
+    }
+    calculation.take_update();
+    calculation
+}
+
+/// All that anybody can see of it.
+fn visible(calculation: &Calculation) -> String {
+    let mut text = String::new();
+    for (id, local) in calculation.locals() {
+        let tiers = calculation.tiers(local);
+        text += &format!("{id} {} {:?} {:?}\n{tiers:#?}\n", local.device, local.nets, local.profiles);
+    }
+    for source in calculation.sets() {
+        let members: Vec<String> = calculation.members(source).unwrap().map(ToString::to_string).collect();
+        text += &format!("{source}: {}\n", members.join(" "));
+    }
+    text + &format!("{:#?}", calculation.problems())
+}
+
+fn device(calculation: &Calculation, id: &EndpointId) -> String {
+    calculation.locals()[id].device.to_string()
+}
+
+/// The endpoint that the kernel asks for its device: the first that has it.
+fn governs(calculation: &Calculation, id: &EndpointId) -> bool {
+    let device = &calculation.locals()[id].device;
+    calculation.locals().iter().find(|(_, local)| local.device == *device).is_some_and(|(first, _)| first == id)
+}
+
+fn check_packet(calculation: &Calculation, ruleset: &Ruleset, id: &EndpointId, packet: &Packet) -> Result<(), TestCaseError> {
+    for direction in Direction::BOTH {
+        let decided = calculation.decide(id, direction, Stage::Normal, packet, Staged::Ignored).unwrap();
+        let device = device(calculation, id);
+        let (input, output) = if direction == Direction::Egress { (&*device, "eth0") } else { ("eth0", &*device) };
+        let mut walker = Walker::new(packet.clone(), input, output);
+        walker.mark = 0xFFFF_FFFF;
+        let fate = walker.pass(ruleset, Hook::Forward, i32::MIN..=i32::MAX);
+        let expected = if decided.outcome == Outcome::Allow { Fate::Accepted } else { Fate::Dropped };
+        prop_assert_eq!(&fate, &expected, "{} {} {:?}\n{:#?}\n{}\n{:#?}", direction, id, packet, decided, ruleset, walker.trail);
+        let logged = walker.trail.iter().filter(|step| step.has_logged).count();
+        let expected = decided.steps.iter().filter(|step| step.action == policy::RuleAction::Log).count();
+        prop_assert_eq!(logged, expected, "each Log rule logs once\n{:#?}\n{}", decided, ruleset);
+    }
+    Ok(())
+}
+
+fn change(dice: &mut Dice, world: &mut World, calculation: &mut Calculation) {
+    let names: Vec<Name> = world.keys().cloned().collect();
+    if !names.is_empty() && dice.once_in(4) {
+        let name = dice.one_of(&names).clone();
+        name.remove_from(calculation);
+        world.remove(&name);
+    } else {
+        let record = record(dice);
+        record.put_into(calculation);
+        world.insert(record.name(), record);
+    }
+}
+
+proptest! {
+    #[test]
+    fn step_by_step_is_the_same_as_from_scratch(seed: u64) {
+        let mut dice = Dice::new(seed);
+        let (mut world, mut calculation) = (World::new(), new());
+        for _ in 0..dice.number(60) {
+            change(&mut dice, &mut world, &mut calculation);
+            if dice.once_in(3) {
+                calculation.take_update();
+            }
+        }
+        calculation.take_update();
+        let seen = visible(&calculation);
+        prop_assert_eq!(&seen, &visible(&from_scratch(&world, false)));
+        prop_assert_eq!(&seen, &visible(&from_scratch(&world, true)));
+    }
+
+    #[test]
+    fn the_ruleset_says_what_the_evaluation_says(seed: u64) {
+        let mut dice = Dice::new(seed);
+        let (mut world, mut calculation) = (World::new(), new());
+        for _ in 0..40 {
+            change(&mut dice, &mut world, &mut calculation);
+        }
+        let mut rendering = Rendering::new(Settings::default());
+        let update = calculation.take_update();
+        rendering.update(&calculation, &update);
+        let ruleset = rendering.ruleset(&calculation);
+        for table in ruleset.tables.values() {
+            prop_assert_eq!(table.faults(), Vec::<String>::new());
+        }
+        let ids: Vec<EndpointId> = calculation.locals().keys().filter(|id| governs(&calculation, id)).cloned().collect();
+        for id in ids {
+            for _ in 0..10 {
+                check_packet(&calculation, &ruleset, &id, &packet(&mut dice))?;
+            }
+        }
+    }
+
+    #[test]
+    fn changes_lead_to_what_is_rendered_whole(seed: u64) {
+        let mut dice = Dice::new(seed);
+        let (mut world, mut calculation) = (World::new(), new());
+        let mut rendering = Rendering::new(Settings::default());
+        let mut kernel = Ruleset::default();
+        for _ in 0..dice.number(40) {
+            for _ in 0..=dice.number(3) {
+                change(&mut dice, &mut world, &mut calculation);
+            }
+            let update = calculation.take_update();
+            let changes = rendering.update(&calculation, &update);
+            prop_assert_eq!(kernel.apply(&changes), Ok(()), "{}", changes.iter().map(|change| format!("{change}\n")).collect::<String>());
+            prop_assert_eq!(&kernel, &rendering.ruleset(&calculation));
+        }
+        // An agent that starts again writes the same, but for what it cannot know it wrote.
+        let scratch = from_scratch(&world, true);
+        let mut again = Rendering::new(Settings::default());
+        let mut fresh = Calculation::new(Scope::Node(NODE.into()), false);
+        world.values().for_each(|record| record.put_into(&mut fresh));
+        let update = fresh.take_update();
+        again.update(&fresh, &update);
+        prop_assert_eq!(again.ruleset(&fresh), again.ruleset(&scratch));
+        if !kernel.tables.is_empty() {
+            prop_assert_eq!(&kernel, &again.ruleset(&fresh));
+        }
+    }
+}
