@@ -49,6 +49,8 @@ pub(super) struct Engine {
     unreadable: BTreeSet<Key>,
     /// Of every kind, to find at a new list what is gone.
     cached: BTreeMap<Kind, BTreeSet<Key>>,
+    /// Attachments without records, by device.
+    bare: BTreeMap<String, Resource>,
     felix: BTreeMap<String, Resource>,
     environment: FelixEnvironment,
 }
@@ -70,6 +72,7 @@ impl Engine {
             hidden: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             cached: BTreeMap::new(),
+            bare: BTreeMap::new(),
             felix: BTreeMap::new(),
             environment,
         }
@@ -83,7 +86,9 @@ impl Engine {
         let mut policies = BTreeSet::new();
         for (id, local) in self.calculation.locals() {
             for tier in self.calculation.tiers(local).iter() {
-                policies.extend(tier.policies.iter().filter(|policy| !policy.staged).map(|policy| policy.id.clone()));
+                policies.extend(
+                    tier.policies.iter().filter(|policy| !policy.staged).map(|policy| policy.id.clone()),
+                );
             }
             if id.kind == EndpointKind::Workload {
                 in_force.entry(Arc::clone(&local.device)).or_insert_with(|| local.nets.clone());
@@ -117,8 +122,14 @@ impl Engine {
         self.rendering = Rendering::new(settings.rendering.clone());
         self.settings = settings;
         self.stand_ins = StandIns::default();
+        self.bare.values().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
         self.cached.clear();
-        self.incomplete = self.parts.iter().copied().filter(|part| *part != Part::Records(Kind::FelixConfiguration)).collect();
+        self.incomplete = self
+            .parts
+            .iter()
+            .copied()
+            .filter(|part| *part != Part::Records(Kind::FelixConfiguration))
+            .collect();
         self.round += 1;
     }
 
@@ -183,10 +194,13 @@ impl Engine {
     pub(super) fn put_bare(&mut self, device: &str, addresses: &[IpAddr]) {
         let endpoint = bare_endpoint(&self.node, device, addresses);
         self.calculation.put(&endpoint.key(), &endpoint);
+        self.bare.insert(device.to_owned(), endpoint);
     }
 
     pub(super) fn remove_bare(&mut self, device: &str) {
-        self.calculation.remove(&bare_endpoint(&self.node, device, &[]).key());
+        if let Some(endpoint) = self.bare.remove(device) {
+            self.calculation.remove(&endpoint.key());
+        }
     }
 
     fn put_resource(&mut self, key: &Key, mut resource: Resource) {

@@ -1,6 +1,5 @@
 //! The wanted ruleset, kept in the kernel.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use host::nftables::Nftables;
@@ -10,6 +9,7 @@ use policy::ruleset::{Change, Ruleset};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
+use super::counts::Denials;
 use super::engine::{TABLE, Wanted};
 use crate::failpoint::{self, Point};
 use crate::health::Condition;
@@ -40,6 +40,7 @@ struct Keeper<'a> {
     count_at: Instant,
     retry_at: Option<Instant>,
     retry_delay: Duration,
+    denials: Denials,
 }
 
 /// Never ends.
@@ -71,6 +72,7 @@ impl<'a> Keeper<'a> {
             count_at: Instant::now(),
             retry_at: None,
             retry_delay: RETRY_DELAY_MIN,
+            denials: Denials::default(),
         })
     }
 
@@ -153,6 +155,10 @@ impl<'a> Keeper<'a> {
             };
             (wanted, changes)
         };
+        match &held {
+            None => self.denials.follow(&changes),
+            Some(_) => self.denials.follow(&wanted.changes),
+        }
         let (count, generation) = (changes.len(), held.map(|held| held.generation));
         if count > 0 {
             failpoint::hit(Point::PolicyBeforeRules);
@@ -162,7 +168,10 @@ impl<'a> Keeper<'a> {
         }
         if count > 0 && was_touched && self.has_applied {
             self.agent.metrics().policy_repairs.increment();
-            warn!(changes = count, "another program changed the nftables rules of network policy; restored them");
+            warn!(
+                changes = count,
+                "another program changed the nftables rules of network policy; restored them"
+            );
         }
         self.is_settled(wanted);
         Ok(())
@@ -171,7 +180,11 @@ impl<'a> Keeper<'a> {
     /// The kernel holds it.
     fn is_settled(&mut self, wanted: Wanted) {
         if !self.has_applied {
-            info!(policies = wanted.policies, endpoints = wanted.in_force.len(), "network policy is in force");
+            info!(
+                policies = wanted.policies,
+                endpoints = wanted.in_force.len(),
+                "network policy is in force"
+            );
         }
         (self.has_applied, self.is_known) = (true, true);
         self.agent.metrics().policies_in_force.set(wanted.policies);
@@ -213,7 +226,7 @@ impl<'a> Keeper<'a> {
         self.count_at = Instant::now() + COUNT_EVERY;
         let counters = |nftables: &mut Nftables| nftables.counters(TABLE).map_err(ApplyError::from);
         match self.in_kernel(counters).await {
-            Ok(counters) => super::counts::publish(self.agent.metrics(), &counters),
+            Ok(counters) => self.agent.metrics().policy_denied.set(self.denials.totals(&counters)),
             Err(error) => debug!(%error, "cannot read the counters of network policy"),
         }
     }

@@ -27,7 +27,9 @@ use ipnet::IpNet;
 use store::Store;
 use tokio::sync::{Notify, watch};
 
+use crate::journal::Entry;
 use crate::services::Agent;
+use crate::verbs::is_never_recorded;
 use engine::Engine;
 pub(crate) use wait::{TIMEOUT, Waiting};
 
@@ -83,5 +85,14 @@ impl Enforcement {
 
 /// Never ends.
 pub(crate) async fn run(agent: &Arc<Agent>, store: &Arc<dyn Store>) {
+    if !store.capabilities().endpoints_are_records {
+        let mut engine = agent.enforcement.engine();
+        for entry in agent.journal.all() {
+            let Entry { attachment, pod, .. } = &entry;
+            if is_never_recorded(&agent.node, pod.as_ref(), &attachment.sandbox) {
+                engine.put_bare(attachment.device.as_str(), &attachment.addresses);
+            }
+        }
+    }
     tokio::join!(records::follow_all(agent, store), keep::run(agent));
 }

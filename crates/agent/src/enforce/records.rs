@@ -8,8 +8,8 @@ use model::{Key, KeyRange, Kind};
 use store::{ListRequest, Store, StoreError};
 use tracing::{info, warn};
 
-use super::kubernetes::{self, Object};
 use super::Enforcement;
+use super::kubernetes::{self, Object};
 use crate::follow::{Update, follow};
 use crate::services::Agent;
 
@@ -79,7 +79,7 @@ async fn follow_kind(enforcement: &Enforcement, store: &dyn Store, kind: Kind) {
     let mut rounds = enforcement.rounds.subscribe();
     loop {
         rounds.mark_unchanged();
-        let request = ListRequest { limit: 1, ..ListRequest::new(KeyRange::Kind(kind)) };
+        let request = ListRequest::new(KeyRange::Kind(kind)).with_limit(1);
         match store.list(request).await {
             Ok(_) if kind == Kind::FelixConfiguration => follow_listed(enforcement, store, kind).await,
             Ok(_) => tokio::select! {

@@ -26,17 +26,25 @@ impl PolicySettings {
     ) -> PolicySettings {
         let of_node = environment.before(felix.get(&format!("node.{node}")));
         let all: Vec<&Resource> = of_node.iter().chain(felix.get("default")).collect();
-        let find = |field: &str| all.iter().find_map(|settings| settings.spec(field).filter(|value| !value.is_null()));
+        let find = |field: &str| {
+            all.iter().find_map(|settings| settings.spec(field).filter(|value| !value.is_null()))
+        };
         let text = |field: &str| find(field).and_then(Value::as_str);
         let flag = |field: &str| find(field).and_then(Value::as_bool).unwrap_or(false);
         let defaults = Settings::default();
         let port = find("vxlanPort").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
         let prefixes = text("interfacePrefix").map(|text| {
-            text.split(',').map(str::trim).filter(|prefix| !prefix.is_empty()).map(Arc::from).collect::<Vec<Arc<str>>>()
+            text.split(',')
+                .map(str::trim)
+                .filter(|prefix| !prefix.is_empty())
+                .map(Arc::from)
+                .collect::<Vec<Arc<str>>>()
         });
         let rendering = Settings {
             table: super::engine::TABLE.into(),
-            device_prefixes: prefixes.filter(|all| !all.is_empty()).unwrap_or(defaults.device_prefixes.clone()),
+            device_prefixes: prefixes
+                .filter(|all| !all.is_empty())
+                .unwrap_or(defaults.device_prefixes.clone()),
             endpoint_to_host: endpoint_to_host(text("defaultEndpointToHostAction")),
             deny: match text("nftablesFilterDenyAction") {
                 Some(action) if action.eq_ignore_ascii_case("reject") => DenyAction::Reject,
@@ -90,7 +98,10 @@ mod tests {
         assert_eq!(of_cluster.rendering.endpoint_to_host, EndpointToHost::Drop);
         assert_eq!(of_cluster.rendering.device_prefixes, [Arc::from("cali"), Arc::from("tap")]);
         assert!(of_cluster.may_spoof);
-        all.extend([felix("node.a", json!({"defaultEndpointToHostAction": "Return", "nftablesFilterDenyAction": "Reject"}))]);
+        all.extend([felix(
+            "node.a",
+            json!({"defaultEndpointToHostAction": "Return", "nftablesFilterDenyAction": "Reject"}),
+        )]);
         let of_node = read(&all).rendering;
         assert_eq!((of_node.endpoint_to_host, of_node.deny), (EndpointToHost::Return, DenyAction::Reject));
         all.extend([felix("node.b", json!({"workloadSourceSpoofing": "Disabled"}))]);

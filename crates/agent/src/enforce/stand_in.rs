@@ -60,10 +60,9 @@ fn stand_in(name: &str, namespace: &str) -> Resource {
     let mut profile = Resource::new(Kind::Profile, name);
     let allow = json!([{"action": "Allow"}]);
     let labels = json!({ NAME_LABEL: namespace });
-    profile.body.insert(
-        "spec".to_owned(),
-        json!({"ingress": allow, "egress": allow, "labelsToApply": labels}),
-    );
+    profile
+        .body
+        .insert("spec".to_owned(), json!({"ingress": allow, "egress": allow, "labelsToApply": labels}));
     profile
 }
 
@@ -120,7 +119,10 @@ mod tests {
         let recorded = Resource::new(Kind::Profile, "kns.shop");
         assert_eq!(stand_ins.needed_for(&profile("kns.shop"), &recorded), []);
         assert_eq!(stand_ins.needed_for(&key, &pod), []);
-        assert_eq!(stand_ins.instead_of(&profile("kns.shop")).map(|made| made.key()), Some(profile("kns.shop")));
+        assert_eq!(
+            stand_ins.instead_of(&profile("kns.shop")).map(|made| made.key()),
+            Some(profile("kns.shop"))
+        );
         assert_eq!(stand_ins.instead_of(&profile("mine")), None);
     }
 

@@ -1,6 +1,8 @@
 //! The agent's metrics.
 
-use super::registry::{Counter, CounterByLabel, Declared, Gauge, GaugesByLabels, Metric as _, Totals, registry};
+use super::registry::{
+    Counter, CounterByLabel, Declared, Gauge, GaugesByLabels, Metric as _, Totals, registry,
+};
 
 registry! {
     /// All start at 0 with the process.
@@ -30,7 +32,7 @@ registry! {
     policy_changes: Counter = "policy_changes_total", "Transactions by which rules of network policy changed";
     policy_repairs: Counter = "policy_repairs_total",
         "Times that rules of network policy were restored after another program changed them";
-    policy_denied: Totals<2> = "policy_denied_packets_total" ["policy", "direction"],
+    policy_denied: Totals<3> = "policy_denied_packets_total" ["policy", "direction", "rule"],
         "Packets that a rule of a policy, or the end of a tier, dropped on this node";
 
     routes_wanted: Gauge = "routes_wanted", "Routes to other nodes that this node should have";

@@ -128,7 +128,10 @@ impl<const LABELS: usize> Metric for GaugesByLabels<LABELS> {
 
     fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
         let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        gauges.iter().map(|(labels, number)| (labels.iter().map(|label| Cow::Borrowed(*label)).collect(), *number)).collect()
+        gauges
+            .iter()
+            .map(|(labels, number)| (labels.iter().map(|label| Cow::Borrowed(*label)).collect(), *number))
+            .collect()
     }
 }
 

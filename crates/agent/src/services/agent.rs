@@ -124,6 +124,9 @@ impl Agent {
 
     /// Removes an attachment from the journal.
     pub(crate) fn forget(&self, sandbox: &Sandbox) -> Result<(), CniError> {
+        if let Some(entry) = self.journal.get(sandbox) {
+            self.enforcement.forget_bare(entry.attachment.device.as_str());
+        }
         self.journal
             .remove(sandbox)
             .map_err(|error| CniError::internal("cannot write the journal").because(&error))?;

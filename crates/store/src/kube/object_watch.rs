@@ -168,7 +168,9 @@ mod tests {
         assert_eq!(said("DELETED"), Said::Event(ObjectEvent::Deleted(parsed), "7".to_owned()));
         assert_eq!(said("BOOKMARK"), Said::Bookmark("7".to_owned()));
         assert_eq!(read(br#"{"type":"ERROR","object":{"code":410}}"#), Said::Forgotten);
-        for unclear in [&br#"{"type":"ERROR","object":{"code":500}}"#[..], b"{", b"", br#"{"type":"ADDED","object":{}}"#] {
+        for unclear in
+            [&br#"{"type":"ERROR","object":{"code":500}}"#[..], b"{", b"", br#"{"type":"ADDED","object":{}}"#]
+        {
             assert_eq!(read(unclear), Said::Unclear);
         }
     }
