@@ -166,7 +166,7 @@ impl LabelIndex {
         }
         let mut candidates = BTreeSet::new();
         for place in &places {
-            self.candidates_at(place, &mut |class| drop(candidates.insert(class)));
+            self.candidates_at(place, &mut |class| candidates.extend([class]));
         }
         self.selector_ids.insert(text, id);
         self.selectors.insert(
@@ -203,10 +203,6 @@ impl LabelIndex {
 
     pub(crate) fn classes_of(&self, selector: SelectorId) -> impl Iterator<Item = ClassId> {
         self.selectors.get(&selector).into_iter().flat_map(|watched| watched.matched.iter().copied())
-    }
-
-    pub(crate) fn classes_with_parent(&self, parent: &str) -> impl Iterator<Item = ClassId> {
-        self.classes_by_parent.get(parent).into_iter().flatten().copied()
     }
 
     /// Compares a class with every selector that might match it.

@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::Dice;
 use common::world::{NODE, Name, World, packet, record};
-use policy::ruleset::{Hook, Ruleset};
+use policy::ruleset::{Element, Hook, Ruleset};
 use policy::walk::{Fate, Walker};
 use policy::{
-    Calculation, Direction, EndpointId, Outcome, Packet, Rendering, Scope, Settings, Stage, Staged,
+    Calculation, Direction, EndpointId, Outcome, Packet, Reason, Rendering, Scope, SetSource, Settings, Stage, Staged,
 };
 use proptest::prelude::*;
 
@@ -146,4 +148,66 @@ proptest! {
             prop_assert_eq!(&kernel, &again.ruleset(&fresh));
         }
     }
+}
+
+/// A kind of reason, in a word.
+fn word(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Rule { .. } => "rule",
+        Reason::SetAside { .. } => "set aside",
+        Reason::EndOfTier { .. } => "end of tier",
+        Reason::ProfileRule { .. } => "profile",
+        Reason::ProfileSetAside { .. } => "profile set aside",
+        Reason::ProfileMissing { .. } => "profile missing",
+        Reason::NothingAllows => "nothing allows",
+        Reason::NoPolicy => "no policy",
+        Reason::OwnNode => "own node",
+    }
+}
+
+/// The other properties would hold of worlds in which nothing happens, too.
+#[test]
+fn the_random_worlds_have_everything_in_them() {
+    let mut seen: BTreeMap<(&str, Outcome), usize> = BTreeMap::new();
+    let mut with_hits: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut steps = 0;
+    for seed in 0..400 {
+        let mut dice = Dice::new(seed);
+        let (mut world, mut calculation) = (World::new(), new());
+        for _ in 0..40 {
+            change(&mut dice, &mut world, &mut calculation);
+        }
+        calculation.take_update();
+        for id in calculation.locals().keys() {
+            for direction in [Direction::Ingress, Direction::Egress].repeat(10) {
+                let packet = packet(&mut dice);
+                let decided = calculation.decide(id, direction, Stage::Normal, &packet, Staged::Ignored).unwrap();
+                *seen.entry((word(&decided.reason), decided.outcome)).or_default() += 1;
+                steps += decided.steps.len();
+                for hit in decided.hits {
+                    let kind = match (&*hit.set, hit.member) {
+                        (SetSource::Selector(_), Element::Network(_)) => "network",
+                        (SetSource::Selector(_), _) => "address",
+                        (SetSource::NamedPorts { .. }, _) => "named port",
+                        (SetSource::Service { .. }, _) => "service",
+                        (SetSource::ServicePorts { .. }, _) => "service port",
+                    };
+                    *with_hits.entry(kind).or_default() += 1;
+                }
+            }
+        }
+    }
+    for reason in [
+        ("rule", Outcome::Allow),
+        ("rule", Outcome::Deny),
+        ("set aside", Outcome::Deny),
+        ("end of tier", Outcome::Deny),
+        ("profile", Outcome::Allow),
+        ("profile missing", Outcome::Deny),
+        ("nothing allows", Outcome::Deny),
+    ] {
+        assert!(seen.get(&reason).is_some_and(|count| *count > 20), "{reason:?} of {seen:?}");
+    }
+    assert_eq!(with_hits.len(), 5, "{with_hits:?}");
+    assert!(with_hits.values().all(|count| *count > 2) && steps > 50, "{with_hits:?}, {steps} steps");
 }

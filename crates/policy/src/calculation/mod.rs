@@ -294,17 +294,9 @@ impl Calculation {
         self.subjects.policy(id)
     }
 
-    pub(crate) fn active_policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
-        self.subjects.active_policies()
-    }
-
     /// A profile that a local endpoint names: not at all, named but absent, or there.
     pub(crate) fn profile(&self, name: &str) -> Option<Option<&Arc<Profile>>> {
         self.subjects.profile(name)
-    }
-
-    pub(crate) fn active_profiles(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<Profile>>)> {
-        self.subjects.active_profiles()
     }
 
     /// Everything that could not be understood.

@@ -63,10 +63,6 @@ impl Subjects {
         self.policies.get(id).filter(|held| held.is_active).and_then(Held::policy)
     }
 
-    pub(super) fn active_policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
-        self.policies.values().filter(|held| held.is_active).filter_map(Held::policy)
-    }
-
     pub(super) fn all_policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
         self.policies.values().filter_map(Held::policy)
     }
@@ -74,10 +70,6 @@ impl Subjects {
     /// One that a local endpoint names. It need not exist.
     pub(super) fn profile(&self, name: &str) -> Option<Option<&Arc<Profile>>> {
         self.profiles.get(name).filter(|held| held.users > 0).map(|held| held.profile.as_ref())
-    }
-
-    pub(super) fn active_profiles(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<Profile>>)> {
-        self.profiles.iter().filter(|(_, held)| held.users > 0).map(|(name, held)| (name, held.profile.as_ref()))
     }
 
     pub(super) fn all_profiles(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Profile>)> {

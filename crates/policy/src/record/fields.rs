@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// A field that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(Arc<str>);
+pub(crate) struct Fault(Arc<str>);
 
 impl Fault {
     pub(crate) fn text(&self) -> Arc<str> {

@@ -24,7 +24,6 @@ use crate::ruleset::{Icmp, PortRange, Side};
 pub(crate) use calico::{read_policy, read_profile, read_tier};
 pub(crate) use cluster::{ClusterKind, read_cluster_policy};
 pub(crate) use endpoint::{Endpoint, NamedPort, read_host, read_network_set, read_workload};
-pub use fields::Fault;
 pub(crate) use kubernetes::{read_kubernetes_policy, read_staged_kubernetes};
 pub(crate) use service::{Slice, read_slice};
 

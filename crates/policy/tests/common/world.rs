@@ -11,7 +11,7 @@ use super::Dice;
 pub(crate) const NODE: &str = "node-a";
 const NAMESPACES: [&str; 3] = ["red", "green", "blue"];
 const NAMES: [&str; 3] = ["a", "a-b", "c"];
-const VALUES: [&str; 3] = ["x", "y", "z"];
+const VALUES: [&str; 2] = ["x", "y"];
 
 /// Something that a store or an API server has.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,8 +83,8 @@ fn labels(dice: &mut Dice) -> BTreeMap<String, String> {
 
 fn address(dice: &mut Dice) -> String {
     match dice.number(3) {
-        0 => format!("fd00:{}::{}", dice.number(2), dice.number(6) + 1),
-        _ => format!("10.{}.0.{}", dice.number(2), dice.number(6) + 1),
+        0 => format!("fd00:{}::{}", dice.number(2), dice.number(4) + 1),
+        _ => format!("10.{}.0.{}", dice.number(2), dice.number(4) + 1),
     }
 }
 
@@ -119,8 +119,11 @@ fn selector(dice: &mut Dice) -> String {
 fn entity(dice: &mut Dice, protocol: Option<&str>, is_far: bool, is_global: bool) -> Value {
     let mut entity = json!({});
     let has_ports = protocol.is_some_and(|protocol| matches!(protocol, "TCP" | "UDP" | "SCTP"));
-    if is_far && dice.once_in(12) {
-        entity["services"] = json!({ "name": "svc", "namespace": dice.one_of(&NAMESPACES) });
+    if dice.once_in(2) {
+        return entity;
+    }
+    if is_far && dice.once_in(4) {
+        entity["services"] = json!({ "name": "svc", "namespace": "red" });
         return entity;
     }
     if dice.once_in(3) {
@@ -142,7 +145,7 @@ fn entity(dice: &mut Dice, protocol: Option<&str>, is_far: bool, is_global: bool
     if dice.once_in(6) {
         entity["notNets"] = nets_of_one_family(dice).into();
     }
-    let mut ports = |dice: &mut Dice| {
+    let ports = |dice: &mut Dice| {
         let names = [json!("web"), json!("dns")];
         let numbers = [json!(80), json!(53), json!("79:81"), json!("50:60")];
         let mut ports = if has_ports { dice.some_of(&numbers) } else { Vec::new() };
@@ -230,7 +233,7 @@ fn calico_policy(dice: &mut Dice) -> Record {
         }
     }
     let namespace = kind.is_namespaced().then(|| *dice.one_of(&NAMESPACES));
-    resource(kind, namespace, dice.one_of(&NAMES), spec)
+    resource(kind, namespace, *dice.one_of(&NAMES), spec)
 }
 
 fn label_selector(dice: &mut Dice) -> Value {
@@ -319,9 +322,9 @@ fn workload(dice: &mut Dice) -> Record {
     if dice.once_in(6) {
         profiles.remove(0);
     }
-    let mut addresses = vec![format!("{}/32", format_args!("10.{}.0.{}", dice.number(2), dice.number(6) + 1))];
+    let mut addresses = vec![format!("{}/32", format_args!("10.{}.0.{}", dice.number(2), dice.number(4) + 1))];
     if dice.once_in(2) {
-        addresses.push(format!("fd00:{}::{}/128", dice.number(2), dice.number(6) + 1));
+        addresses.push(format!("fd00:{}::{}/128", dice.number(2), dice.number(4) + 1));
     }
     let ports = [
         json!({ "name": "web", "protocol": "TCP", "port": 80 }),
@@ -370,7 +373,7 @@ fn network_set(dice: &mut Dice) -> Record {
     let spec = json!({ "nets": nets });
     let name = *dice.one_of(&NAMES);
     let set = match dice.once_in(2) {
-        true => resource(Kind::NetworkSet, Some(dice.one_of(&NAMESPACES)), name, spec),
+        true => resource(Kind::NetworkSet, Some(*dice.one_of(&NAMESPACES)), name, spec),
         false => resource(Kind::GlobalNetworkSet, None, name, spec),
     };
     labelled(set, labels(dice))
@@ -378,16 +381,16 @@ fn network_set(dice: &mut Dice) -> Record {
 
 fn tier(dice: &mut Dice) -> Record {
     let spec = json!({ "order": dice.one_of(&[1.0, 1e6, 2e6]), "defaultAction": dice.one_of(&["Deny", "Pass"]) });
-    resource(Kind::Tier, None, dice.one_of(&["sec", "default"]), spec)
+    resource(Kind::Tier, None, *dice.one_of(&["sec", "default"]), spec)
 }
 
 fn slice(dice: &mut Dice) -> Record {
-    let endpoints: Vec<Value> = (0..dice.number(3)).map(|_| json!({ "addresses": [address(dice)] })).collect();
+    let endpoints: Vec<Value> = (0..dice.number(6)).map(|_| json!({ "addresses": [address(dice)] })).collect();
     let ports = [json!({ "port": 80 }), json!({ "port": 53, "protocol": "UDP" })];
     let object = json!({
         "metadata": {
             "name": format!("svc-{}", dice.number(2)),
-            "namespace": dice.one_of(&NAMESPACES),
+            "namespace": "red",
             "labels": { "kubernetes.io/service-name": "svc" },
         },
         "endpoints": endpoints,
@@ -406,7 +409,7 @@ pub(crate) fn record(dice: &mut Dice) -> Record {
         13..=14 => namespace_profile(dice),
         15 => account_profile(dice),
         16..=17 => network_set(dice),
-        18 => tier(dice),
+        18 if dice.once_in(2) => tier(dice),
         _ => slice(dice),
     }
 }
@@ -420,8 +423,8 @@ pub(crate) fn packet(dice: &mut Dice) -> Packet {
         }
     };
     let (source, destination) = (of_family(), of_family());
-    let protocol = *dice.one_of(&[6, 6, 6, 17, 132, 1, 58, 47]);
-    let ports = [53, 80, 81, 55, 4000];
+    let protocol = *dice.one_of(&[6, 6, 6, 6, 17, 17, 132, 1, 58, 47]);
+    let ports = [53, 80, 80, 81, 55];
     let ports = matches!(protocol, 6 | 17 | 132).then(|| (*dice.one_of(&ports), *dice.one_of(&ports)));
     let kind = *dice.one_of(&[8, 0, 128]);
     let code = u8::try_from(dice.number(2)).unwrap();
