@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     pub(super) policies: usize,
 }
 
-/// The table that holds all of policy.
+/// The table that holds all of policy, of the family `inet`.
 pub(super) const TABLE: &str = "plumb-policy";
 
 #[derive(Debug)]
@@ -250,5 +250,88 @@ impl Engine {
 
     pub(super) fn remove_object(&mut self, kind: KubernetesKind, namespace: Option<&str>, name: &str) {
         self.calculation.remove_kubernetes(kind, namespace, name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::KeyRange;
+    use serde_json::json;
+    use store::{MemoryStore, Store};
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_one_that_others_know_as_ours() {
+        assert_eq!(format!("inet {TABLE}"), plan::between::POLICY_TABLE);
+    }
+
+    async fn put(store: &dyn Store, kind: Kind, namespace: Option<&str>, name: &str, spec: Value) {
+        let mut resource = Resource::new(kind, name);
+        resource.metadata.namespace = namespace.map(str::to_owned);
+        resource.body.insert("spec".to_owned(), spec);
+        store.create(resource.key(), resource.encode()).await.unwrap();
+    }
+
+    async fn records(store: &dyn Store, kind: Kind) -> Vec<Record> {
+        store.list_all(KeyRange::Kind(kind)).await.unwrap().0
+    }
+
+    fn endpoint(node: &str, device: &str, address: &str) -> Value {
+        json!({"node": node, "orchestrator": "k8s", "workload": "", "pod": "a", "endpoint": "eth0", "containerID": "c",
+            "interfaceName": device, "ipNetworks": [address], "profiles": ["kns.shop"]})
+    }
+
+    fn listed(engine: &mut Engine) {
+        for part in Part::all(false) {
+            engine.is_listed(part);
+        }
+    }
+
+    #[tokio::test]
+    async fn records_become_rules_and_what_a_new_list_does_not_show_goes() {
+        let store = MemoryStore::new();
+        let store: &dyn Store = &store;
+        put(store, Kind::WorkloadEndpoint, Some("shop"), "a-k8s-a-eth0", endpoint("a", "cali1", "10.0.0.1/32")).await;
+        put(store, Kind::GlobalNetworkPolicy, None, "shut", json!({"selector": "all()", "types": ["Ingress"]})).await;
+        let mut engine = Engine::new("a");
+        engine.expect(Part::all(false));
+        for kind in [Kind::WorkloadEndpoint, Kind::GlobalNetworkPolicy] {
+            for record in records(store, kind).await {
+                engine.put(kind, &record);
+            }
+        }
+        assert!(!engine.is_complete());
+        listed(&mut engine);
+        assert!(engine.is_complete());
+        let wanted = engine.wanted();
+        assert_eq!((wanted.policies, wanted.in_force.keys().map(|device| &**device).collect::<Vec<_>>()), (1, vec!["cali1"]));
+        assert!(!wanted.changes.is_empty());
+        let mut from_changes = Ruleset::default();
+        from_changes.apply(&wanted.changes).unwrap();
+        assert_eq!(from_changes, engine.ruleset());
+        let rules = engine.ruleset().to_string();
+        assert!(rules.contains("gnp/shut") && rules.contains("pri-kns.shop"), "{rules}");
+        engine.keep_only(Kind::GlobalNetworkPolicy, &BTreeSet::new());
+        assert_eq!(engine.wanted().policies, 0);
+        assert!(!engine.ruleset().to_string().contains("gnp/shut"));
+    }
+
+    #[test]
+    fn other_settings_begin_anew_and_what_cannot_be_read_is_named() {
+        let mut engine = Engine::new("a");
+        engine.expect(Part::all(false));
+        listed(&mut engine);
+        assert_eq!(engine.round(), 0);
+        let mut felix = Resource::new(Kind::FelixConfiguration, "default");
+        felix.body.insert("spec".to_owned(), json!({"defaultEndpointToHostAction": "Drop"}));
+        engine.put_resource(&felix.key(), felix.clone());
+        assert_eq!((engine.round(), engine.is_complete()), (1, false));
+        listed(&mut engine);
+        assert_eq!((engine.round(), engine.is_complete()), (1, true));
+        let key = Key::cluster(Kind::GlobalNetworkPolicy, "broken");
+        engine.put(Kind::GlobalNetworkPolicy, &Record { key, value: b"{".to_vec().into(), revision: store::Revision::new("1") });
+        engine.without(Part::Records(Kind::Tier), Some("no rights".to_owned()));
+        assert_eq!(engine.unreadable(), ["GlobalNetworkPolicy(broken)", "all tiers (no rights)"]);
     }
 }

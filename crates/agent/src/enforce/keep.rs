@@ -189,9 +189,6 @@ impl<'a> Keeper<'a> {
         (self.has_applied, self.is_known) = (true, true);
         self.agent.metrics().policies_in_force.set(wanted.policies);
         self.agent.enforcement.in_force.send_replace(Some(wanted.in_force));
-        for problem in self.agent.enforcement.engine().problems() {
-            self.agent.warn_once(format!("network policy: {problem}"));
-        }
     }
 
     async fn read_back(&mut self) -> Result<Held, ApplyError> {
@@ -224,6 +221,8 @@ impl<'a> Keeper<'a> {
     /// What the rules counted, for the metrics.
     async fn count(&mut self) {
         self.count_at = Instant::now() + COUNT_EVERY;
+        let problems = self.agent.enforcement.engine().problems();
+        problems.into_iter().for_each(|problem| self.agent.warn_once(format!("network policy: {problem}")));
         let counters = |nftables: &mut Nftables| nftables.counters(TABLE).map_err(ApplyError::from);
         match self.in_kernel(counters).await {
             Ok(counters) => self.agent.metrics().policy_denied.set(self.denials.totals(&counters)),

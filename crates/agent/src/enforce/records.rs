@@ -25,7 +25,7 @@ pub(super) enum Part {
 }
 
 /// In the order in which they are cached: pods would be followed by policies that select them anyway.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 12] = [
     Kind::FelixConfiguration,
     Kind::Tier,
     Kind::GlobalNetworkPolicy,
@@ -37,7 +37,6 @@ const KINDS: [Kind; 13] = [
     Kind::GlobalNetworkSet,
     Kind::NetworkSet,
     Kind::HostEndpoint,
-    Kind::Node,
     Kind::WorkloadEndpoint,
 ];
 

@@ -12,12 +12,14 @@ pub(crate) fn on_sqlite() -> Plan {
 }
 
 pub(crate) fn manifest(kind: &str, name: &str, spec: Value) -> String {
-    json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec}).to_string()
+    json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec})
+        .to_string()
 }
 
 fn namespaced(kind: &str, name: &str, spec: Value) -> String {
     let metadata = json!({"name": name, "namespace": "shop"});
-    json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": metadata, "spec": spec}).to_string()
+    json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": metadata, "spec": spec})
+        .to_string()
 }
 
 /// What a cluster's own plugin would have copied from the pod: labels, and names of ports.
@@ -26,12 +28,15 @@ fn describe(town: &Town, pod: &str, labels: &[(&str, &str)], ports: Value) {
     town.scene
         .lab
         .with_store(async |store| {
-            let (records, _) = store.list_all(KeyRange::Namespace(Kind::WorkloadEndpoint, namespace.to_owned())).await?;
+            let (records, _) =
+                store.list_all(KeyRange::Namespace(Kind::WorkloadEndpoint, namespace.to_owned())).await?;
             for record in records {
                 let kind = Kind::WorkloadEndpoint;
-                let mut endpoint = Resource::decode(&record.key, kind, &record.value, record.revision.as_str())?;
+                let mut endpoint =
+                    Resource::decode(&record.key, kind, &record.value, record.revision.as_str())?;
                 if endpoint.spec("pod").and_then(Value::as_str) == Some(name) {
-                    let labels = labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
+                    let labels =
+                        labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
                     endpoint.metadata.labels.extend(labels);
                     endpoint.spec_mut().insert("ports".to_owned(), ports.clone());
                     store.update(record.key, endpoint.encode(), record.revision).await?;
@@ -61,7 +66,8 @@ fn policies_of_a_namespace_and_of_all_decide() {
     town.assert_open("nothing gets into the shop", |way| !way.to.starts_with("shop/"));
 
     let from_web = json!({"namespaceSelector": "projectcalico.org/name == 'web'"});
-    let rule = json!({"action": "Allow", "protocol": "TCP", "source": from_web, "destination": {"ports": [80]}});
+    let rule =
+        json!({"action": "Allow", "protocol": "TCP", "source": from_web, "destination": {"ports": [80]}});
     town.scene.apply(&namespaced("NetworkPolicy", "allow", json!({"ingress": [rule]})));
     let by_web = |way: &Way| !way.to.starts_with("shop/") || way.from.starts_with("web/") && is_tcp_80(way);
     town.assert_open("one port for one namespace", by_web);
@@ -75,7 +81,9 @@ fn policies_of_a_namespace_and_of_all_decide() {
     town.scene.apply(&namespaced("NetworkPolicy", "knp.default.allow-own", spec));
     town.assert_open("own namespace as well", |way| by_web(way) || way.from.starts_with("shop/"));
 
-    for words in [&["gnp", "shut"][..], &["np", "-n", "shop", "allow"], &["np", "-n", "shop", "knp.default.allow-own"]] {
+    for words in
+        [&["gnp", "shut"][..], &["np", "-n", "shop", "allow"], &["np", "-n", "shop", "knp.default.allow-own"]]
+    {
         delete(&town, words);
     }
     town.assert_open("everything is deleted", |_| true);
@@ -92,9 +100,14 @@ fn policies_of_a_namespace_and_of_all_decide() {
 fn tiers_nets_and_named_ports_decide() {
     let Some(town) = Town::new("tiers_nets_and_named_ports_decide", on_sqlite) else { return };
     let nets = |pod: &str| -> Vec<String> {
-        town.addresses(pod).iter().map(|address| format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })).collect()
+        town.addresses(pod)
+            .iter()
+            .map(|address| format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 }))
+            .collect()
     };
-    let tier = |name: &str, order: u32, action: &str| manifest("Tier", name, json!({"order": order, "defaultAction": action}));
+    let tier = |name: &str, order: u32, action: &str| {
+        manifest("Tier", name, json!({"order": order, "defaultAction": action}))
+    };
     town.scene.apply(&tier("security", 10, "Pass"));
     let set = json!({"apiVersion": "projectcalico.org/v3", "kind": "GlobalNetworkSet",
         "metadata": {"name": "bad", "labels": {"bad": "yes"}}, "spec": {"nets": nets("web/a")}});

@@ -49,9 +49,14 @@ fn policies_of_kubernetes_decide() {
     let web = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "web"}},
         "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}});
     let ports = json!([{"protocol": "TCP", "port": 80}]);
-    create(&town, "web", json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": [web], "ports": ports}]}));
-    let by_label =
-        |way: &Way| !way.to.starts_with("shop/") || way.from == "web/a" && way.to == "shop/b" && way.port == Port::Tcp(80);
+    create(
+        &town,
+        "web",
+        json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": [web], "ports": ports}]}),
+    );
+    let by_label = |way: &Way| {
+        !way.to.starts_with("shop/") || way.from == "web/a" && way.to == "shop/b" && way.port == Port::Tcp(80)
+    };
     town.assert_open("one port of one pod", by_label);
 
     label(&town, "/api/v1/namespaces/shop/pods/c", json!({"app": "db"}));
@@ -65,7 +70,11 @@ fn policies_of_kubernetes_decide() {
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": [format!("{}/32", town.addresses("web/a")[0])]}},
         {"ipBlock": {"cidr": "::/0"}},
     ]);
-    create(&town, "blocks", json!({"podSelector": {"matchLabels": {"app": "cache"}}, "ingress": [{"from": blocks}]}));
+    create(
+        &town,
+        "blocks",
+        json!({"podSelector": {"matchLabels": {"app": "cache"}}, "ingress": [{"from": blocks}]}),
+    );
     town.assert_open("blocks of addresses", |way| {
         by_label(way) || way.to == "shop/c" && (way.from != "web/a" || way.is_ipv6())
     });
@@ -76,13 +85,19 @@ fn policies_of_kubernetes_decide() {
     let spec = json!({"tier": "first", "selector": "app == 'db'", "types": ["Ingress"], "ingress": [rule]});
     town.scene.apply(&manifest("GlobalNetworkPolicy", "first.web", spec));
     town.assert_open("a tier allows before", |way| {
-        by_label(way) || way.from == "web/a" && way.to == "shop/b" || way.to == "shop/c" && (way.from != "web/a" || way.is_ipv6())
+        by_label(way)
+            || way.from == "web/a" && way.to == "shop/b"
+            || way.to == "shop/c" && (way.from != "web/a" || way.is_ipv6())
     });
     town.scene.lab.plumb(&["delete", "gnp", "first.web"]).unwrap();
     for name in ["deny", "web", "blocks"] {
         delete(&town, name);
     }
     town.assert_open("everything is deleted", |_| true);
-    create(&town, "no-way-out", json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"podSelector": {}}]}]}));
+    create(
+        &town,
+        "no-way-out",
+        json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"podSelector": {}}]}]}),
+    );
     town.assert_open("egress", |way| !way.from.starts_with("shop/") || way.to.starts_with("shop/"));
 }

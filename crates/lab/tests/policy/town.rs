@@ -171,13 +171,19 @@ impl Town {
                 let tries: Vec<_> = left.iter().map(|way| scope.spawn(|| self.is_open(way))).collect();
                 tries.into_iter().map(|tried| tried.join().unwrap()).collect()
             });
-            let wrong: Vec<Way> =
-                left.iter().zip(open).filter(|(way, open)| is_meant(way) != *open).map(|(way, _)| way.clone()).collect();
+            let wrong: Vec<Way> = left
+                .iter()
+                .zip(open)
+                .filter(|(way, open)| is_meant(way) != *open)
+                .map(|(way, _)| way.clone())
+                .collect();
             if wrong.is_empty() {
                 return;
             }
-            let list: Vec<String> =
-                wrong.iter().map(|way| format!("{way} must be {}", if is_meant(way) { "open" } else { "shut" })).collect();
+            let list: Vec<String> = wrong
+                .iter()
+                .map(|way| format!("{way} must be {}", if is_meant(way) { "open" } else { "shut" }))
+                .collect();
             assert!(Instant::now() < deadline, "{what}:\n{}{}", list.join("\n"), self.evidence());
             left = wrong;
         }
@@ -196,7 +202,11 @@ impl Town {
 fn is_denial(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable | ErrorKind::PermissionDenied
+        ErrorKind::TimedOut
+            | ErrorKind::WouldBlock
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::PermissionDenied
     )
 }

@@ -120,7 +120,8 @@ fn what_another_program_flushes_is_restored_at_once() {
     let Some((town, attempts)) = shut_town(test) else { return };
     let scene = &town.scene;
     let node = scene.node(1);
-    let rules = || scene.lab.run_on(node, &["nft", "list", "table", "inet", "plumb-policy"]).unwrap_or_default();
+    let rules =
+        || scene.lab.run_on(node, &["nft", "list", "table", "inet", "plumb-policy"]).unwrap_or_default();
     let before = without_counts(&rules());
     attempts[1].wait_for_more(50);
     assert_eq!(attempts[1].arrived(), 0);
@@ -134,7 +135,11 @@ fn what_another_program_flushes_is_restored_at_once() {
         let (begun, arrived) = (Instant::now(), attempts[1].arrived());
         scene.lab.run_on(node, words).unwrap();
         wait_until("the rules are restored", || without_counts(&rules()) == before).unwrap();
-        println!("{words:?}: seen restored after {:?}, {} packets passed", begun.elapsed(), attempts[1].arrived() - arrived);
+        println!(
+            "{words:?}: seen restored after {:?}, {} packets passed",
+            begun.elapsed(),
+            attempts[1].arrived() - arrived
+        );
         let arrived = attempts[1].arrived();
         attempts[1].wait_for_more(100);
         assert_eq!(attempts[1].arrived(), arrived, "{}", town.evidence());
