@@ -102,6 +102,13 @@ impl Engine {
         self.rendering.ruleset(&self.calculation)
     }
 
+    /// Sets aside the policies for which a change was to be made that the kernel refuses. Says which; none if the change is for no policy.
+    pub(super) fn set_aside(&mut self, refused: &Change, why: &str) -> Vec<String> {
+        let mut behind = self.rendering.policies_behind(refused);
+        behind.retain(|policy| self.calculation.set_aside(policy, why));
+        behind.iter().map(ToString::to_string).collect()
+    }
+
     /// What could not be understood, in words.
     pub(super) fn problems(&self) -> Vec<String> {
         let problems = self.calculation.problems();
@@ -315,6 +322,33 @@ mod tests {
         engine.keep_only(Kind::GlobalNetworkPolicy, &BTreeSet::new());
         assert_eq!(engine.wanted().policies, 0);
         assert!(!engine.ruleset().to_string().contains("gnp/shut"));
+    }
+
+    #[tokio::test]
+    async fn what_the_kernel_refuses_is_set_aside_and_shuts_those_whom_it_selects() {
+        let store = MemoryStore::new();
+        let store: &dyn Store = &store;
+        put(store, Kind::WorkloadEndpoint, Some("shop"), "a-k8s-a-eth0", endpoint("a", "cali1", "10.0.0.1/32")).await;
+        for name in ["bad", "good"] {
+            let rules = json!([{"action": "Allow", "source": {"nets": ["192.0.2.0/24"]}}]);
+            put(store, Kind::GlobalNetworkPolicy, None, name, json!({"selector": "all()", "ingress": rules})).await;
+        }
+        let mut engine = Engine::new("a");
+        for kind in [Kind::WorkloadEndpoint, Kind::GlobalNetworkPolicy] {
+            for record in records(store, kind).await {
+                engine.put(kind, &record);
+            }
+        }
+        let writes_bad = |change: &&Change| matches!(change, Change::AddRules { chain, .. } if chain.ends_with("gnp/bad"));
+        let wanted = engine.wanted();
+        let refused = wanted.changes.iter().find(writes_bad).unwrap();
+        assert_eq!(engine.set_aside(refused, "no such expression"), ["gnp/bad"]);
+        assert_eq!(engine.set_aside(refused, "no such expression"), [] as [&str; 0], "once");
+        let changes = engine.wanted().changes;
+        let rewritten = changes.iter().find(writes_bad).unwrap().to_string();
+        assert!(rewritten.contains("drop") && rewritten.contains("no such expression"), "{rewritten}");
+        assert!(!changes.iter().any(|change| change.to_string().contains("gnp/good")), "{changes:?}");
+        assert_eq!(engine.problems().len(), 1);
     }
 
     #[test]

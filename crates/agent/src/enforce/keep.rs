@@ -1,5 +1,6 @@
 //! The wanted ruleset, kept in the kernel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use host::nftables::Nftables;
@@ -7,7 +8,7 @@ use host::nftables::ruleset::ApplyError;
 use host::{HostError, Monitor, TableTouched};
 use policy::ruleset::{Change, Ruleset};
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::counts::Denials;
 use super::engine::{TABLE, Wanted};
@@ -162,7 +163,7 @@ impl<'a> Keeper<'a> {
         let (count, generation) = (changes.len(), held.map(|held| held.generation));
         if count > 0 {
             failpoint::hit(Point::PolicyBeforeRules);
-            self.in_kernel(move |nftables| nftables.change(&changes, generation)).await?;
+            self.change(changes, generation).await?;
             failpoint::hit(Point::PolicyAfterRules);
             self.agent.metrics().policy_changes.increment();
         }
@@ -175,6 +176,24 @@ impl<'a> Keeper<'a> {
         }
         self.is_settled(wanted);
         Ok(())
+    }
+
+    async fn change(&mut self, changes: Vec<Change>, generation: Option<u32>) -> Result<(), ApplyError> {
+        let changes = Arc::new(changes);
+        let applied = Arc::clone(&changes);
+        let outcome = self.in_kernel(move |nftables| nftables.change(&applied, generation)).await;
+        let Err(ApplyError::Refused(refused)) = &outcome else { return outcome };
+        // The first refusal is the cause, and others may follow from it.
+        let Some(first) = refused.first() else { return outcome };
+        let Some(change) = first.position.and_then(|position| changes.get(position)) else { return outcome };
+        let why = format!("the kernel refuses to {first}");
+        let set_aside = self.agent.enforcement.engine().set_aside(change, &why);
+        if set_aside.is_empty() {
+            return outcome;
+        }
+        error!(policies = set_aside.join(", "), "set aside what the kernel refuses; pods that it selects are shut: {why}");
+        // The rest is tried again, without it.
+        Err(ApplyError::Moved)
     }
 
     /// The kernel holds it.

@@ -127,6 +127,22 @@ impl Rendering {
         }
     }
 
+    /// The policies whose rules a change writes, or whose sets. Not those of other changes that only follow from it.
+    pub fn policies_behind(&self, change: &Change) -> Vec<PolicyId> {
+        let is_behind = |part: &Part| match change {
+            Change::AddChain { chain, .. } | Change::AddRules { chain, .. } => part.chains.contains_key(chain),
+            Change::AddSet { set, .. } | Change::AddElements { set, .. } | Change::DeleteElements { set, .. } => {
+                part.sets.contains_key(set)
+            }
+            _ => false,
+        };
+        let behind = self.parts.iter().filter(|(_, part)| is_behind(part)).filter_map(|(unit, _)| match unit {
+            Unit::Policy(id) => Some(id.clone()),
+            Unit::Frame | Unit::Profile(_) | Unit::Workload(_) => None,
+        });
+        behind.collect()
+    }
+
     /// What has to be written again.
     fn concerned(&mut self, calculation: &Calculation, update: &Update) -> BTreeSet<Unit> {
         let mut units: BTreeSet<Unit> = update.policies.iter().cloned().map(Unit::Policy).collect();
