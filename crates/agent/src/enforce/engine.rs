@@ -44,7 +44,9 @@ pub(super) struct Engine {
     parts: BTreeSet<Part>,
     /// Those that have to be listed before anything is decided.
     incomplete: BTreeSet<Part>,
-    /// Parts that the store does not show, and why.
+    /// Parts that the store does not have or does not show.
+    absent: BTreeSet<Part>,
+    /// Why it does not show them.
     hidden: BTreeMap<Part, String>,
     unreadable: BTreeSet<Key>,
     /// Of every kind, to find at a new list what is gone.
@@ -65,10 +67,11 @@ impl Engine {
             rendering: Rendering::new(settings.rendering.clone()),
             settings,
             round: 0,
-            stand_ins: StandIns::default(),
+            stand_ins: StandIns::new(true),
             parts: BTreeSet::new(),
             // Before it is known which parts there are, something is missing.
             incomplete: Part::all(false),
+            absent: BTreeSet::new(),
             hidden: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             cached: BTreeMap::new(),
@@ -128,21 +131,19 @@ impl Engine {
         self.calculation = Calculation::new(Scope::Node(Arc::clone(&self.node)), settings.may_spoof);
         self.rendering = Rendering::new(settings.rendering.clone());
         self.settings = settings;
-        self.stand_ins = StandIns::default();
+        self.stand_ins.clear();
         self.bare.values().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
         self.cached.clear();
-        self.incomplete = self
-            .parts
-            .iter()
-            .copied()
-            .filter(|part| *part != Part::Records(Kind::FelixConfiguration))
-            .collect();
+        self.incomplete = self.parts.difference(&self.absent).copied().collect();
+        self.incomplete.remove(&Part::Records(Kind::FelixConfiguration));
         self.round += 1;
     }
 
-    pub(super) fn expect(&mut self, parts: BTreeSet<Part>) {
+    /// `are_written`: whether there are profiles for all namespaces.
+    pub(super) fn expect(&mut self, parts: BTreeSet<Part>, are_written: bool) {
         self.parts.clone_from(&parts);
         self.incomplete = parts;
+        self.stand_ins = StandIns::new(!are_written);
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -156,6 +157,7 @@ impl Engine {
     /// A part was listed to its end. Says whether it was the last one.
     pub(super) fn is_listed(&mut self, part: Part) -> bool {
         self.hidden.remove(&part);
+        self.absent.remove(&part);
         let is_new = self.incomplete.remove(&part);
         if part == Part::Records(Kind::FelixConfiguration) {
             self.set_settings();
@@ -170,6 +172,7 @@ impl Engine {
     /// A part that the store does not have, or does not show for this reason.
     pub(super) fn without(&mut self, part: Part, hidden: Option<String>) {
         self.incomplete.remove(&part);
+        self.absent.insert(part);
         match hidden {
             Some(reason) => drop(self.hidden.insert(part, reason)),
             None => drop(self.hidden.remove(&part)),
@@ -299,10 +302,24 @@ mod tests {
     async fn records_become_rules_and_what_a_new_list_does_not_show_goes() {
         let store = MemoryStore::new();
         let store: &dyn Store = &store;
-        put(store, Kind::WorkloadEndpoint, Some("shop"), "a-k8s-a-eth0", endpoint("a", "cali1", "10.0.0.1/32")).await;
-        put(store, Kind::GlobalNetworkPolicy, None, "shut", json!({"selector": "all()", "types": ["Ingress"]})).await;
+        put(
+            store,
+            Kind::WorkloadEndpoint,
+            Some("shop"),
+            "a-k8s-a-eth0",
+            endpoint("a", "cali1", "10.0.0.1/32"),
+        )
+        .await;
+        put(
+            store,
+            Kind::GlobalNetworkPolicy,
+            None,
+            "shut",
+            json!({"selector": "all()", "types": ["Ingress"]}),
+        )
+        .await;
         let mut engine = Engine::new("a");
-        engine.expect(Part::all(false));
+        engine.expect(Part::all(false), false);
         for kind in [Kind::WorkloadEndpoint, Kind::GlobalNetworkPolicy] {
             for record in records(store, kind).await {
                 engine.put(kind, &record);
@@ -312,7 +329,10 @@ mod tests {
         listed(&mut engine);
         assert!(engine.is_complete());
         let wanted = engine.wanted();
-        assert_eq!((wanted.policies, wanted.in_force.keys().map(|device| &**device).collect::<Vec<_>>()), (1, vec!["cali1"]));
+        assert_eq!(
+            (wanted.policies, wanted.in_force.keys().map(|device| &**device).collect::<Vec<_>>()),
+            (1, vec!["cali1"])
+        );
         assert!(!wanted.changes.is_empty());
         let mut from_changes = Ruleset::default();
         from_changes.apply(&wanted.changes).unwrap();
@@ -328,10 +348,18 @@ mod tests {
     async fn what_the_kernel_refuses_is_set_aside_and_shuts_those_whom_it_selects() {
         let store = MemoryStore::new();
         let store: &dyn Store = &store;
-        put(store, Kind::WorkloadEndpoint, Some("shop"), "a-k8s-a-eth0", endpoint("a", "cali1", "10.0.0.1/32")).await;
+        put(
+            store,
+            Kind::WorkloadEndpoint,
+            Some("shop"),
+            "a-k8s-a-eth0",
+            endpoint("a", "cali1", "10.0.0.1/32"),
+        )
+        .await;
         for name in ["bad", "good"] {
             let rules = json!([{"action": "Allow", "source": {"nets": ["192.0.2.0/24"]}}]);
-            put(store, Kind::GlobalNetworkPolicy, None, name, json!({"selector": "all()", "ingress": rules})).await;
+            put(store, Kind::GlobalNetworkPolicy, None, name, json!({"selector": "all()", "ingress": rules}))
+                .await;
         }
         let mut engine = Engine::new("a");
         for kind in [Kind::WorkloadEndpoint, Kind::GlobalNetworkPolicy] {
@@ -339,7 +367,8 @@ mod tests {
                 engine.put(kind, &record);
             }
         }
-        let writes_bad = |change: &&Change| matches!(change, Change::AddRules { chain, .. } if chain.ends_with("gnp/bad"));
+        let writes_bad =
+            |change: &&Change| matches!(change, Change::AddRules { chain, .. } if chain.ends_with("gnp/bad"));
         let wanted = engine.wanted();
         let refused = wanted.changes.iter().find(writes_bad).unwrap();
         assert_eq!(engine.set_aside(refused, "no such expression"), ["gnp/bad"]);
@@ -354,7 +383,7 @@ mod tests {
     #[test]
     fn other_settings_begin_anew_and_what_cannot_be_read_is_named() {
         let mut engine = Engine::new("a");
-        engine.expect(Part::all(false));
+        engine.expect(Part::all(false), false);
         listed(&mut engine);
         assert_eq!(engine.round(), 0);
         let mut felix = Resource::new(Kind::FelixConfiguration, "default");
@@ -364,7 +393,10 @@ mod tests {
         listed(&mut engine);
         assert_eq!((engine.round(), engine.is_complete()), (1, true));
         let key = Key::cluster(Kind::GlobalNetworkPolicy, "broken");
-        engine.put(Kind::GlobalNetworkPolicy, &Record { key, value: b"{".to_vec().into(), revision: store::Revision::new("1") });
+        engine.put(
+            Kind::GlobalNetworkPolicy,
+            &Record { key, value: b"{".to_vec().into(), revision: store::Revision::new("1") },
+        );
         engine.without(Part::Records(Kind::Tier), Some("no rights".to_owned()));
         assert_eq!(engine.unreadable(), ["GlobalNetworkPolicy(broken)", "all tiers (no rights)"]);
     }

@@ -93,7 +93,7 @@ impl<'a> Keeper<'a> {
 
     async fn wait(&mut self) {
         let enforcement = &self.agent.enforcement;
-        let until = self.retry_at.unwrap_or(self.read_at).min(self.count_at.max(Instant::now()));
+        let until = self.due();
         tokio::select! {
             () = enforcement.changed.notified() => sleep(BURST).await,
             touched = touched(&mut self.monitor) => match touched {
@@ -106,7 +106,20 @@ impl<'a> Keeper<'a> {
             () = sleep_until(until) => {}
         }
         if self.read_at <= Instant::now() {
-            self.is_touched = true;
+            (self.is_touched, self.read_at) = (true, Instant::now() + READ_EVERY);
+        }
+    }
+
+    /// When there is something to do without an event.
+    fn due(&self) -> Instant {
+        let mut due = self.read_at;
+        if self.has_applied {
+            due = due.min(self.count_at);
+        }
+        match self.retry_at {
+            // Before all records are cached nothing is tried.
+            Some(at) if self.agent.enforcement.engine().is_complete() => due.min(at),
+            _ => due,
         }
     }
 
@@ -146,7 +159,7 @@ impl<'a> Keeper<'a> {
             let mut engine = self.agent.enforcement.engine();
             // It may have started over while the kernel was read.
             if !engine.is_complete() {
-                self.is_known = is_known;
+                (self.is_known, self.is_touched) = (is_known, was_touched);
                 return Ok(());
             }
             let mut wanted = engine.wanted();
@@ -183,6 +196,10 @@ impl<'a> Keeper<'a> {
         let applied = Arc::clone(&changes);
         let outcome = self.in_kernel(move |nftables| nftables.change(&applied, generation)).await;
         let Err(ApplyError::Refused(refused)) = &outcome else { return outcome };
+        if generation.is_none() {
+            // The kernel may hold something else than is known, because of another program.
+            return Err(ApplyError::Moved);
+        }
         // The first refusal is the cause, and others may follow from it.
         let Some(first) = refused.first() else { return outcome };
         let Some(change) = first.position.and_then(|position| changes.get(position)) else { return outcome };
@@ -191,7 +208,10 @@ impl<'a> Keeper<'a> {
         if set_aside.is_empty() {
             return outcome;
         }
-        error!(policies = set_aside.join(", "), "set aside what the kernel refuses; pods that it selects are shut: {why}");
+        error!(
+            policies = set_aside.join(", "),
+            "set aside what the kernel refuses; pods that it selects are shut: {why}"
+        );
         // The rest is tried again, without it.
         Err(ApplyError::Moved)
     }

@@ -95,9 +95,13 @@ async fn list_and_watch(
 ) -> Result<(), StoreError> {
     let kind = object.kind();
     let (mut listed, mut next) = (BTreeSet::new(), None);
+    let round = enforcement.engine().round();
     let revision = loop {
         let page = objects.page(kind, next.as_deref()).await?;
         let mut engine = enforcement.engine();
+        if engine.round() != round {
+            return Ok(());
+        }
         for found in page.objects {
             listed.extend(named(&found));
             engine.put_object(object.for_policy(), &Value::Object(found));
@@ -111,9 +115,11 @@ async fn list_and_watch(
         enforcement.engine().remove_object(object.for_policy(), gone.0.as_deref(), &gone.1);
     }
     *cached = listed;
-    if enforcement.engine().is_listed(Part::Objects(object)) {
+    let mut engine = enforcement.engine();
+    if engine.round() == round && engine.is_listed(Part::Objects(object)) {
         info!("cached all records that policy depends on");
     }
+    drop(engine);
     enforcement.changed.notify_one();
     let mut watch = objects.watch(kind, &revision);
     while let Some(event) = watch.next().await? {

@@ -57,7 +57,7 @@ impl Part {
 /// Never ends.
 pub(super) async fn follow_all(agent: &Arc<Agent>, store: &Arc<dyn Store>) {
     let objects = store.objects();
-    agent.enforcement.engine().expect(Part::all(objects.is_some()));
+    agent.enforcement.engine().expect(Part::all(objects.is_some()), objects.is_some());
     for part in Part::all(objects.is_some()) {
         let (agent, store, objects) = (agent.clone(), store.clone(), objects.clone());
         tokio::spawn(async move {
@@ -111,8 +111,13 @@ pub(super) fn hidden(error: &StoreError) -> Option<String> {
 async fn follow_listed(enforcement: &Enforcement, store: &dyn Store, kind: Kind) {
     let part = Part::Records(kind);
     let mut listed: BTreeSet<Key> = BTreeSet::new();
+    let round = enforcement.engine().round();
     let on_update = |update| {
         let mut engine = enforcement.engine();
+        // It has started over, and so will this list. The settings themselves are not listed again.
+        if engine.round() != round && kind != Kind::FelixConfiguration {
+            return;
+        }
         match update {
             Update::ListBegins => {
                 listed.clear();

@@ -16,13 +16,23 @@ const PREFIX: &str = "kns.";
 const NAME_LABEL: &str = "pcns.projectcalico.org/name";
 
 /// Which profiles are there, and which were made up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct StandIns {
+    are_used: bool,
     recorded: BTreeSet<String>,
     made: BTreeSet<String>,
 }
 
 impl StandIns {
+    /// They are not used where every namespace has a profile: one that is not seen yet is not open then.
+    pub(super) fn new(are_used: bool) -> StandIns {
+        StandIns { are_used, recorded: BTreeSet::new(), made: BTreeSet::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = StandIns::new(self.are_used);
+    }
+
     /// The profiles of namespaces that a record names and nobody has written. Each is given out once.
     pub(super) fn needed_for(&mut self, key: &Key, resource: &Resource) -> Vec<Resource> {
         if let (Kind::Profile, Key::Resource { name, .. }) = (resource.kind, key) {
@@ -30,7 +40,7 @@ impl StandIns {
             self.made.remove(name);
             return Vec::new();
         }
-        if resource.kind != Kind::WorkloadEndpoint {
+        if resource.kind != Kind::WorkloadEndpoint || !self.are_used {
             return Vec::new();
         }
         let missing = profiles(resource).filter_map(|name| {
@@ -45,7 +55,7 @@ impl StandIns {
     pub(super) fn instead_of(&mut self, key: &Key) -> Option<Resource> {
         let Key::Resource { kind: Kind::Profile, name, .. } = key else { return None };
         self.recorded.remove(name);
-        let namespace = name.strip_prefix(PREFIX)?;
+        let namespace = name.strip_prefix(PREFIX).filter(|_| self.are_used)?;
         self.made.insert(name.clone());
         Some(stand_in(name, namespace))
     }
@@ -109,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_namespace_without_a_profile_is_open_until_it_has_one() {
-        let mut stand_ins = StandIns::default();
+        let mut stand_ins = StandIns::new(true);
         let key = Key::namespaced(Kind::WorkloadEndpoint, "shop", "a");
         let pod = endpoint("k8s", json!(["kns.shop", "ksa.shop.default", "mine"]));
         let made = stand_ins.needed_for(&key, &pod);
@@ -124,6 +134,11 @@ mod tests {
             Some(profile("kns.shop"))
         );
         assert_eq!(stand_ins.instead_of(&profile("mine")), None);
+        let mut unused = StandIns::new(false);
+        assert_eq!(
+            (unused.needed_for(&key, &pod), unused.instead_of(&profile("kns.shop"))),
+            (Vec::new(), None)
+        );
     }
 
     #[test]
