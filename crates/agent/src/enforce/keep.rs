@@ -33,6 +33,8 @@ struct Keeper<'a> {
     monitor: Option<Monitor<TableTouched>>,
     /// The kernel holds what was wanted last, as far as is known.
     is_known: bool,
+    /// Of the engine, when that was.
+    round: u64,
     /// Another program may have changed our table.
     is_touched: bool,
     /// Rules of this agent are in the kernel.
@@ -67,6 +69,7 @@ impl<'a> Keeper<'a> {
             nftables: Some(nftables),
             monitor,
             is_known: false,
+            round: 0,
             is_touched: false,
             has_applied: false,
             read_at: Instant::now() + READ_EVERY,
@@ -153,12 +156,14 @@ impl<'a> Keeper<'a> {
 
     async fn settle_once(&mut self) -> Result<(), ApplyError> {
         let was_touched = std::mem::take(&mut self.is_touched);
-        let is_known = std::mem::take(&mut self.is_known) && !was_touched;
+        let round = self.agent.enforcement.engine().round();
+        let is_same_round = std::mem::replace(&mut self.round, round) == round;
+        let is_known = std::mem::take(&mut self.is_known) && !was_touched && is_same_round;
         let held = if is_known { None } else { Some(self.read_back().await?) };
         let (wanted, changes) = {
             let mut engine = self.agent.enforcement.engine();
             // It may have started over while the kernel was read.
-            if !engine.is_complete() {
+            if !engine.is_complete() || engine.round() != round {
                 (self.is_known, self.is_touched) = (is_known, was_touched);
                 return Ok(());
             }
