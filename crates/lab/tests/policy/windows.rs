@@ -114,6 +114,38 @@ fn agents_that_come_and_go_open_nothing_and_lose_nothing() {
     assert_eq!((arrived, tally.lost), (vec![0, 0], 0), "{}", town.evidence());
 }
 
+/// The rules change, and the agent dies just before or just after.
+#[test]
+fn agents_that_die_while_rules_change_open_nothing() {
+    let test = "agents_that_die_while_rules_change_open_nothing";
+    let Some((town, attempts)) = shut_town(test) else { return };
+    let scene = &town.scene;
+    let node = scene.node(0);
+    let deaths = |point: &str| {
+        let words = format!("failpoint {point} reached");
+        scene.lab.log_tail(node, "agent", usize::MAX).matches(&words).count()
+    };
+    for (round, point) in ["policy.before-rules", "policy.after-rules"].into_iter().enumerate() {
+        scene.lab.kill(node, "agent").unwrap();
+        let spec = json!({"selector": "projectcalico.org/namespace == 'shop'", "types": ["Ingress"],
+            "ingress": [{"action": "Allow", "source": {"nets": [format!("192.0.2.{}/32", round + 1)]}}]});
+        scene.apply(&manifest("GlobalNetworkPolicy", "shut", spec));
+        scene.lab.launch(node, "agent", &[("PLUMB_FAILPOINT", point)]).unwrap();
+        wait_until("the agent to die there", || deaths(point) > 0).unwrap();
+        scene.lab.kill(node, "agent").unwrap();
+        attempts[0].wait_for_more(50);
+        scene.lab.start(node, "agent", &[]).unwrap();
+        wait_until("the rules are changed", || {
+            let rules =
+                scene.lab.run_on(node, &["nft", "list", "table", "inet", "plumb-policy"]).unwrap_or_default();
+            rules.contains(&format!("192.0.2.{}", round + 1))
+        })
+        .unwrap();
+        attempts[0].wait_for_more(50);
+    }
+    assert_eq!(attempts[0].arrived(), 0, "{}", town.evidence());
+}
+
 #[test]
 fn what_another_program_flushes_is_restored_at_once() {
     let test = "what_another_program_flushes_is_restored_at_once";
