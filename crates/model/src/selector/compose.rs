@@ -100,10 +100,14 @@ mod tests {
 
     #[test]
     fn what_is_put_together_is_what_its_text_says() {
-        let both = Selector::all_of([Selector::equals("a", "b"), Selector::all(), Selector::has("c").negated()]);
+        let both =
+            Selector::all_of([Selector::equals("a", "b"), Selector::all(), Selector::has("c").negated()]);
         assert_eq!(both, selector("a == 'b' && !has(c)"));
         assert_eq!(Selector::all_of([]), selector("all()"));
-        assert_eq!(Selector::all_of([Selector::is_in("a", ["y".into(), "x".into()])]), selector("a in {'x', 'y'}"));
+        assert_eq!(
+            Selector::all_of([Selector::is_in("a", ["y".into(), "x".into()])]),
+            selector("a in {'x', 'y'}")
+        );
         assert_eq!(Selector::has("a").negated().negated(), selector("has(a)"));
     }
 
@@ -126,9 +130,15 @@ mod tests {
         let of = |text: &str| {
             let parsed = selector(text);
             let found = parsed.requirements();
-            found.iter().map(|found| format!("{}={}", found.label, found.values.join(","))).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|found| format!("{}={}", found.label, found.values.join(",")))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(of("a == 'b' && (c in {'x', 'y'} && has(d)) && e contains 'f'"), ["a=b", "c=x,y", "d=", "e="]);
+        assert_eq!(
+            of("a == 'b' && (c in {'x', 'y'} && has(d)) && e contains 'f'"),
+            ["a=b", "c=x,y", "d=", "e="]
+        );
         assert!(of("a != 'b' && c not in {'d'} && !has(e) && !(f == 'g') && (has(h) || has(i))").is_empty());
     }
 }
