@@ -9,7 +9,9 @@ use ipnet::IpNet;
 use model::IpVersion;
 
 use crate::calculation::{Calculation, EndpointId, EndpointKind, Local, PolicyView, TierView};
-use crate::record::{Direction, Entity, Layer, Policy, PolicyId, PolicyKind, Profile, Rule, RuleAction, SetSource};
+use crate::record::{
+    Direction, Entity, Layer, Policy, PolicyId, PolicyKind, Profile, Rule, RuleAction, SetSource,
+};
 use crate::ruleset::{AddressPort, Element, Icmp, Side};
 
 pub(crate) const ICMP: u8 = 1;
@@ -87,15 +89,34 @@ pub enum Outcome {
 /// What decided.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    Rule { tier: Arc<str>, policy: PolicyId, index: usize, name: Option<Arc<str>> },
+    Rule {
+        tier: Arc<str>,
+        policy: PolicyId,
+        index: usize,
+        name: Option<Arc<str>>,
+    },
     /// The policy cannot be understood, so it denies.
-    SetAside { tier: Arc<str>, policy: PolicyId, why: Arc<str> },
+    SetAside {
+        tier: Arc<str>,
+        policy: PolicyId,
+        why: Arc<str>,
+    },
     /// Policies of the tier select the endpoint, and none of them decided.
-    EndOfTier { tier: Arc<str> },
-    ProfileRule { profile: Arc<str>, index: usize },
-    ProfileSetAside { profile: Arc<str>, why: Arc<str> },
+    EndOfTier {
+        tier: Arc<str>,
+    },
+    ProfileRule {
+        profile: Arc<str>,
+        index: usize,
+    },
+    ProfileSetAside {
+        profile: Arc<str>,
+        why: Arc<str>,
+    },
     /// The endpoint names a profile that does not exist.
-    ProfileMissing { profile: Arc<str> },
+    ProfileMissing {
+        profile: Arc<str>,
+    },
     /// No policy selects the endpoint, and no profile decided.
     NothingAllows,
     /// No policy of this stage selects the host endpoint.
@@ -116,7 +137,9 @@ impl fmt::Display for Reason {
             }
             Reason::EndOfTier { tier } => write!(f, "end of tier {tier}"),
             Reason::ProfileRule { profile, index } => write!(f, "profile {profile}, rule {index}"),
-            Reason::ProfileSetAside { profile, why } => write!(f, "profile {profile}, which is set aside: {why}"),
+            Reason::ProfileSetAside { profile, why } => {
+                write!(f, "profile {profile}, which is set aside: {why}")
+            }
             Reason::ProfileMissing { profile } => write!(f, "profile {profile}, which does not exist"),
             Reason::NothingAllows => f.write_str("no profile allows it"),
             Reason::NoPolicy => f.write_str("no policy applies"),
@@ -205,7 +228,9 @@ impl Calculation {
         let local = self.locals().get(endpoint)?;
         let tiers = self.tiers(local);
         let mut steps = Vec::new();
-        let speaks = |tier: &&TierView| tier.policies.iter().any(|policy| stage.asks(policy.layer) && is_counted(policy, staged));
+        let speaks = |tier: &&TierView| {
+            tier.policies.iter().any(|policy| stage.asks(policy.layer) && is_counted(policy, staged))
+        };
         if stage != Stage::Normal && !tiers.iter().any(|tier| speaks(&tier)) {
             return Some(decision(Outcome::Undecided, Reason::NoPolicy, steps));
         }
@@ -236,7 +261,11 @@ impl Calculation {
             let Some(policy) = self.policy(&view.id) else { continue };
             let name = (&tier.name, policy.as_ref());
             if let Some(why) = &policy.set_aside {
-                let reason = Reason::SetAside { tier: Arc::clone(&tier.name), policy: view.id.clone(), why: Arc::clone(why) };
+                let reason = Reason::SetAside {
+                    tier: Arc::clone(&tier.name),
+                    policy: view.id.clone(),
+                    why: Arc::clone(why),
+                };
                 return Some(decision(Outcome::Deny, reason, Vec::new()));
             }
             match self.ask_policy(name, direction, packet, steps) {
@@ -274,7 +303,13 @@ impl Calculation {
         None
     }
 
-    fn ask_profiles(&self, local: &Local, direction: Direction, packet: &Packet, mut steps: Vec<Step>) -> Decision {
+    fn ask_profiles(
+        &self,
+        local: &Local,
+        direction: Direction,
+        packet: &Packet,
+        mut steps: Vec<Step>,
+    ) -> Decision {
         for name in &local.profiles {
             let Some(Some(profile)) = self.profile(name) else {
                 return decision(Outcome::Deny, Reason::ProfileMissing { profile: Arc::clone(name) }, steps);
@@ -325,7 +360,8 @@ impl Calculation {
             && rule.not_protocol.is_none_or(|protocol| protocol != packet.protocol)
             && rule.icmp.is_none_or(|icmp| packet.icmp.is_some_and(|found| covers(icmp, found)))
             && rule.not_icmp.is_none_or(|icmp| {
-                packet.protocol == icmp_protocol(rule, version) && packet.icmp.is_some_and(|found| !covers(icmp, found))
+                packet.protocol == icmp_protocol(rule, version)
+                    && packet.icmp.is_some_and(|found| !covers(icmp, found))
             });
         let mut hits = Vec::new();
         let holds = is_protocol
@@ -366,7 +402,9 @@ impl Calculation {
             return false;
         }
         let asks_for_ports = !entity.ports.is_empty() || entity.named_ports.is_some();
-        !asks_for_ports || port_within(&entity.ports) || hit(&entity.named_ports, port_member(&entity.named_ports))
+        !asks_for_ports
+            || port_within(&entity.ports)
+            || hit(&entity.named_ports, port_member(&entity.named_ports))
     }
 }
 
@@ -389,7 +427,8 @@ pub(crate) fn icmp_protocol(rule: &Rule, version: IpVersion) -> u8 {
 
 /// Whether a rule exists for packets of a family. One that names networks, be it to exclude them, exists in their family only.
 pub(crate) fn applies_to(rule: &Rule, version: IpVersion) -> bool {
-    let has_family = |nets: &[IpNet]| nets.is_empty() || nets.iter().any(|net| IpVersion::of(net.addr()) == version);
+    let has_family =
+        |nets: &[IpNet]| nets.is_empty() || nets.iter().any(|net| IpVersion::of(net.addr()) == version);
     rule.version.is_none_or(|wanted| wanted == version)
         && [&rule.source, &rule.destination]
             .into_iter()
@@ -401,7 +440,12 @@ fn is_counted(policy: &PolicyView, staged: Staged) -> bool {
 }
 
 /// The policies of a tier that are asked, in order.
-pub(crate) fn governing(tier: &TierView, direction: Direction, stage: Stage, staged: Staged) -> Vec<&PolicyView> {
+pub(crate) fn governing(
+    tier: &TierView,
+    direction: Direction,
+    stage: Stage,
+    staged: Staged,
+) -> Vec<&PolicyView> {
     let replaced: BTreeSet<PolicyId> = match staged {
         Staged::Ignored => BTreeSet::new(),
         Staged::Counted => {
@@ -410,7 +454,10 @@ pub(crate) fn governing(tier: &TierView, direction: Direction, stage: Stage, sta
         }
     };
     let is_asked = |policy: &&PolicyView| {
-        is_counted(policy, staged) && policy.has(direction) && stage.asks(policy.layer) && !replaced.contains(&policy.id)
+        is_counted(policy, staged)
+            && policy.has(direction)
+            && stage.asks(policy.layer)
+            && !replaced.contains(&policy.id)
     };
     tier.policies.iter().filter(is_asked).collect()
 }

@@ -169,10 +169,8 @@ impl LabelIndex {
             self.candidates_at(place, &mut |class| candidates.extend([class]));
         }
         self.selector_ids.insert(text, id);
-        self.selectors.insert(
-            id,
-            Watched { selector: selector.clone(), users: 1, places, matched: BTreeSet::new() },
-        );
+        self.selectors
+            .insert(id, Watched { selector: selector.clone(), users: 1, places, matched: BTreeSet::new() });
         for class in candidates {
             self.compare_one(id, class);
         }
@@ -209,7 +207,8 @@ impl LabelIndex {
     fn compare(&mut self, id: ClassId) {
         let Some(class) = self.classes.get(&id) else { return };
         let mut candidates = class.matched.clone();
-        let mut at = |place: &Place| candidates.extend(self.selectors_by_place.get(place).into_iter().flatten());
+        let mut at =
+            |place: &Place| candidates.extend(self.selectors_by_place.get(place).into_iter().flatten());
         at(&None);
         let inherited = class.key.parents.iter().filter_map(|parent| self.parents.get(parent)).flatten();
         let own = class.key.labels.iter().map(|(name, value)| (name, value));
@@ -223,7 +222,8 @@ impl LabelIndex {
     }
 
     fn compare_one(&mut self, selector: SelectorId, id: ClassId) {
-        let (Some(watched), Some(class)) = (self.selectors.get_mut(&selector), self.classes.get_mut(&id)) else {
+        let (Some(watched), Some(class)) = (self.selectors.get_mut(&selector), self.classes.get_mut(&id))
+        else {
             return;
         };
         let matches = watched.selector.matches(&Effective { key: &class.key, parents: &self.parents });

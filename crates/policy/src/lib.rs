@@ -13,6 +13,8 @@ pub mod ruleset;
 pub mod walk;
 
 pub use calculation::{Calculation, EndpointId, EndpointKind, KubernetesKind, Scope, Update};
-pub use record::{Direction, Entity, Layer, Order, PolicyId, PolicyKind, Rule as PolicyRule, RuleAction, SetSource};
 pub use evaluate::{Decision, End, Outcome, Packet, Reason, Stage, Staged};
-pub use rendering::{Rendering, Settings};
+pub use record::{
+    Direction, Entity, Layer, Order, PolicyId, PolicyKind, Rule as PolicyRule, RuleAction, SetSource,
+};
+pub use rendering::{HostFacts, Rendering, Settings};

@@ -6,8 +6,8 @@ use model::IpVersion;
 
 use crate::evaluate::Packet;
 use crate::ruleset::{
-    Action, AddressPort, Chain, ConnectionStates, Device, Element, Hook, Match, Name, Rule, Ruleset, Set, Side, Table,
-    Verdict,
+    Action, AddressPort, Chain, ConnectionStates, Device, Element, Hook, Match, Name, Rule, Ruleset, Set,
+    Side, Table, Verdict,
 };
 
 /// The kernel refuses rulesets whose jumps go deeper.
@@ -68,8 +68,12 @@ impl Walker {
         let mut entered: Vec<_> = ruleset
             .tables
             .iter()
-            .flat_map(|(name, table)| table.entered_at(hook).into_iter().map(move |chain| (name, table, chain)))
-            .filter_map(|(name, table, (chain_name, chain))| Some((chain.base?.priority, name, table, chain_name, chain)))
+            .flat_map(|(name, table)| {
+                table.entered_at(hook).into_iter().map(move |chain| (name, table, chain))
+            })
+            .filter_map(|(name, table, (chain_name, chain))| {
+                Some((chain.base?.priority, name, table, chain_name, chain))
+            })
             .filter(|(priority, ..)| priorities.contains(priority))
             .collect();
         entered.sort_by_key(|(priority, table, _, chain, _)| (*priority, (*table).clone(), (*chain).clone()));
@@ -91,7 +95,9 @@ impl Walker {
             match self.holds(place, rule) {
                 Ok(false) => continue,
                 Ok(true) => {}
-                Err(missing) => return Flow::Done(Fate::Unknown(format!("chain {name}, rule {index}: {missing}"))),
+                Err(missing) => {
+                    return Flow::Done(Fate::Unknown(format!("chain {name}, rule {index}: {missing}")));
+                }
             }
             match self.act(place, name, index, rule, depth) {
                 After::Next => {}
@@ -159,12 +165,14 @@ impl Walker {
     }
 
     fn matches(&self, place: &Place<'_>, found: &Match) -> Result<bool, String> {
-        let set = |name: &Name| place.table.sets.get(name).ok_or_else(|| format!("set {name} does not exist"));
+        let set =
+            |name: &Name| place.table.sets.get(name).ok_or_else(|| format!("set {name} does not exist"));
         Ok(match found {
             Match::Device { end, is } => is.matches(self.device(*end)),
             Match::Family(version) => self.packet.version() == *version,
             Match::AddressInSet { side, version, set: name, negated } => {
-                self.packet.version() == *version && holds_address(set(name)?, self.address(*side)) != *negated
+                self.packet.version() == *version
+                    && holds_address(set(name)?, self.address(*side)) != *negated
             }
             Match::AddressInNetwork { side, network, negated } => {
                 let address = self.address(*side);
@@ -176,7 +184,11 @@ impl Walker {
             }
             Match::PortInSet { side, set: name, negated } => {
                 let set = set(name)?;
-                let is_member = |port| set.elements.iter().any(|element| matches!(element, Element::Ports(range) if range.contains(port)));
+                let is_member = |port| {
+                    set.elements
+                        .iter()
+                        .any(|element| matches!(element, Element::Ports(range) if range.contains(port)))
+                };
                 self.port(*side).is_some_and(|port| is_member(port) != *negated)
             }
             Match::AddressPortInSet { side, version, set: name, negated } => {
@@ -250,7 +262,7 @@ fn holds_address(set: &Set, address: IpAddr) -> bool {
         return true;
     }
     let longest = IpVersion::of(address).bits();
-    (1..=longest).filter_map(|length| ipnet::IpNet::new(address, length).ok()).any(|net| {
-        set.elements.contains(&Element::Network(net.trunc()))
-    })
+    (1..=longest)
+        .filter_map(|length| ipnet::IpNet::new(address, length).ok())
+        .any(|net| set.elements.contains(&Element::Network(net.trunc())))
 }

@@ -233,7 +233,9 @@ impl Calculation {
                 record::read_cluster_policy(ClusterKind::ClusterNetworkPolicy, object)
             }
             KubernetesKind::AdminNetworkPolicy => record::read_cluster_policy(ClusterKind::Admin, object),
-            KubernetesKind::BaselineAdminNetworkPolicy => record::read_cluster_policy(ClusterKind::Baseline, object),
+            KubernetesKind::BaselineAdminNetworkPolicy => {
+                record::read_cluster_policy(ClusterKind::Baseline, object)
+            }
         };
         if let Some(policy) = policy {
             let name = Arc::clone(&policy.id.name);
@@ -325,8 +327,11 @@ impl Calculation {
             }
         }
         for (record, reasons) in &self.faults {
-            let problem =
-                |reason: &Arc<str>| Problem { record: record.clone(), reason: Arc::clone(reason), is_set_aside: false };
+            let problem = |reason: &Arc<str>| Problem {
+                record: record.clone(),
+                reason: Arc::clone(reason),
+                is_set_aside: false,
+            };
             problems.extend(reasons.iter().map(problem));
         }
         problems.sort();
@@ -379,7 +384,10 @@ impl Calculation {
                 endpoint
             }
             Err(fault) => {
-                self.note(label, [format!("{fault}; the endpoint counts as missing, so its device is shut").into()]);
+                self.note(
+                    label,
+                    [format!("{fault}; the endpoint counts as missing, so its device is shut").into()],
+                );
                 None
             }
         };

@@ -38,10 +38,7 @@ pub(crate) struct Members {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetUpdate {
     Created,
-    Changed {
-        added: Vec<Element>,
-        removed: Vec<Element>,
-    },
+    Changed { added: Vec<Element>, removed: Vec<Element> },
     Removed,
 }
 
@@ -268,10 +265,12 @@ impl Sets {
         let classes = selector.into_iter().flat_map(|selector| self.index.classes_of(selector));
         let items = classes.filter_map(|class| self.items_of_class.get(&class)).flatten();
         let of_items = items.filter_map(|item| self.items.get(item)).flat_map(|item| elements(item, source));
-        let (SetSource::Service { namespace, name } | SetSource::ServicePorts { namespace, name }) = source else {
+        let (SetSource::Service { namespace, name } | SetSource::ServicePorts { namespace, name }) = source
+        else {
             return of_items.collect();
         };
-        let slices = self.slices_of_service.get(&(Arc::clone(namespace), Arc::clone(name))).into_iter().flatten();
+        let slices =
+            self.slices_of_service.get(&(Arc::clone(namespace), Arc::clone(name))).into_iter().flatten();
         let slices = slices.filter_map(|slice| self.slices.get(&(Arc::clone(namespace), Arc::clone(slice))));
         slices.flat_map(|slice| slice_elements(slice, source)).collect()
     }
@@ -362,8 +361,12 @@ fn elements(item: &Item, source: &SetSource) -> Vec<Element> {
 
 fn slice_elements(slice: &Slice, source: &SetSource) -> Vec<Element> {
     match source {
-        SetSource::Service { .. } => slice.addresses.iter().map(|address| Element::Address(*address)).collect(),
-        SetSource::ServicePorts { .. } => slice.ports.iter().map(|port| Element::AddressPort(*port)).collect(),
+        SetSource::Service { .. } => {
+            slice.addresses.iter().map(|address| Element::Address(*address)).collect()
+        }
+        SetSource::ServicePorts { .. } => {
+            slice.ports.iter().map(|port| Element::AddressPort(*port)).collect()
+        }
         SetSource::Selector(_) | SetSource::NamedPorts { .. } => Vec::new(),
     }
 }

@@ -124,7 +124,11 @@ impl Subjects {
         self.index.unwatch(held.subject);
         if held.is_active {
             self.dirty_policies.insert(id.clone());
-            held.policy().into_iter().flat_map(|policy| rules(policy)).flat_map(Rule::sets).for_each(|set| sets.release(set));
+            held.policy()
+                .into_iter()
+                .flat_map(|policy| rules(policy))
+                .flat_map(Rule::sets)
+                .for_each(|set| sets.release(set));
         }
         held.by_key
     }
@@ -178,8 +182,14 @@ impl Subjects {
         let old = std::mem::replace(&mut held.profile, new.clone());
         if held.users > 0 {
             self.dirty_profiles.insert(Arc::clone(name));
-            new.iter().flat_map(|profile| profile_rules(profile)).flat_map(Rule::sets).for_each(|set| sets.acquire(set));
-            old.iter().flat_map(|profile| profile_rules(profile)).flat_map(Rule::sets).for_each(|set| sets.release(set));
+            new.iter()
+                .flat_map(|profile| profile_rules(profile))
+                .flat_map(Rule::sets)
+                .for_each(|set| sets.acquire(set));
+            old.iter()
+                .flat_map(|profile| profile_rules(profile))
+                .flat_map(Rule::sets)
+                .for_each(|set| sets.release(set));
         } else if held.profile.is_none() {
             self.profiles.remove(name);
         }
@@ -273,7 +283,12 @@ impl Subjects {
             .into_iter()
             .map(|((_, _, name), mut policies)| {
                 policies.sort_by_cached_key(|policy| (policy.order, name_for_order(&policy.id)));
-                let passes = self.tiers.get(&name).cloned().or_else(|| built_in_tier(&name)).is_some_and(|tier| tier.passes);
+                let passes = self
+                    .tiers
+                    .get(&name)
+                    .cloned()
+                    .or_else(|| built_in_tier(&name))
+                    .is_some_and(|tier| tier.passes);
                 TierView { name, passes, policies: policies.into_iter().map(|policy| view(policy)).collect() }
             })
             .collect()

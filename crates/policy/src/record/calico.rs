@@ -47,7 +47,10 @@ pub(crate) fn read_policy(record: &Resource) -> Option<Policy> {
     if kind.is_staged() && spec.field("stagedAction").text() == Ok(Some("Delete")) {
         return None;
     }
-    Some(read_rest(id.clone(), &spec, record, namespace).unwrap_or_else(|fault| aside(id, &spec, namespace, &fault)))
+    Some(
+        read_rest(id.clone(), &spec, record, namespace)
+            .unwrap_or_else(|fault| aside(id, &spec, namespace, &fault)),
+    )
 }
 
 fn read_rest(id: PolicyId, spec: &At<'_>, record: &Resource, namespace: Option<&str>) -> Read<Policy> {
@@ -164,7 +167,8 @@ pub(crate) fn read_profile(record: &Resource) -> Profile {
     let spec = At::spec(&record.body);
     let labels = read_labels(&spec.field("labelsToApply"));
     let rules = |direction, field: &str| read_rules(&spec.field(field), direction, None);
-    let both = rules(Direction::Ingress, "ingress").and_then(|ingress| Ok((ingress, rules(Direction::Egress, "egress")?)));
+    let both = rules(Direction::Ingress, "ingress")
+        .and_then(|ingress| Ok((ingress, rules(Direction::Egress, "egress")?)));
     let fault = spec.only(&["ingress", "egress", "labelsToApply"]).err().or(labels.clone().err());
     match (both, fault) {
         (Ok((ingress, egress)), None) => {

@@ -12,7 +12,10 @@ use super::entity::{in_namespaces, read_net, set_of};
 use super::fields::{At, Fault, Read, shared};
 use super::kubernetes::{of_pods, read_label_selector};
 use super::kubernetes_ports::PortMatch;
-use super::{Direction, Entity, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, Layer, Order, Policy, PolicyId, PolicyKind, Rule, RuleAction};
+use super::{
+    Direction, Entity, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, Layer, Order, Policy, PolicyId, PolicyKind, Rule,
+    RuleAction,
+};
 use crate::ruleset::PortRange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +47,9 @@ pub(crate) fn read_cluster_policy(kind: ClusterKind, object: &Value) -> Option<P
         let list = spec.field(if direction == Direction::Ingress { "ingress" } else { "egress" });
         match (list.items(), &fault) {
             (Ok(items), None) if items.is_empty() => None,
-            (Ok(items), None) => Some(items.iter().flat_map(|item| read_rule(kind, item, peers, &mut remarks)).collect()),
+            (Ok(items), None) => {
+                Some(items.iter().flat_map(|item| read_rule(kind, item, peers, &mut remarks)).collect())
+            }
             (Err(fault), None) => {
                 remarks.push(fault.text());
                 Some(vec![Rule::new(RuleAction::Deny)])
@@ -79,7 +84,9 @@ fn read_frame(kind: ClusterKind, spec: &At<'_>) -> Read<(Arc<str>, Order)> {
     let tier = match (kind, spec.field("tier").word()?) {
         (ClusterKind::ClusterNetworkPolicy, Some("Admin")) => shared("kube-admin"),
         (ClusterKind::ClusterNetworkPolicy, Some("Baseline")) => shared("kube-baseline"),
-        (ClusterKind::ClusterNetworkPolicy, _) => return Err(spec.field("tier").fault("must be Admin or Baseline")),
+        (ClusterKind::ClusterNetworkPolicy, _) => {
+            return Err(spec.field("tier").fault("must be Admin or Baseline"));
+        }
         (_, None) => first_tier(kind),
         (_, Some(_)) => return Err(spec.field("tier").fault("is not a field of this kind")),
     };
@@ -90,7 +97,8 @@ fn read_frame(kind: ClusterKind, spec: &At<'_>) -> Read<(Arc<str>, Order)> {
 
 fn read_subject(at: &At<'_>) -> Read<Selector> {
     at.only(&["namespaces", "pods"])?;
-    read_pods(at)?.ok_or_else(|| at.fault("must have namespaces or pods"))
+    read_pods(at)?
+        .ok_or_else(|| at.fault("must have namespaces or pods"))
         .map(|selector| Selector::all_of([selector, Selector::equals(LABEL_ORCHESTRATOR, "k8s")]))
 }
 
@@ -177,7 +185,9 @@ fn read_peer(at: &At<'_>, peers: &str) -> Read<Entity> {
         let nets: Read<Vec<_>> = networks
             .items()?
             .iter()
-            .map(|item| read_net(item.text()?.unwrap_or_default()).ok_or_else(|| item.fault("must be a network")))
+            .map(|item| {
+                read_net(item.text()?.unwrap_or_default()).ok_or_else(|| item.fault("must be a network"))
+            })
             .collect();
         let nets = nets?;
         return match nets.is_empty() {

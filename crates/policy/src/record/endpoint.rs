@@ -10,9 +10,7 @@ use serde_json::Value;
 
 use super::entity::read_net;
 use super::fields::{At, Fault, Read, shared};
-use super::{
-    ACCOUNT_PREFIX, LABEL_ACCOUNT, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, NAMESPACE_PREFIX,
-};
+use super::{ACCOUNT_PREFIX, LABEL_ACCOUNT, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, NAMESPACE_PREFIX};
 
 /// Something that selectors of rules can match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,7 +114,9 @@ pub(crate) fn read_network_set(record: &Resource) -> Endpoint {
             for item in items {
                 match item.value().and_then(Value::as_str).and_then(read_net) {
                     Some(net) => set.nets.extend(halves(net)),
-                    None => set.faults.push(item.fault("must be a network or an address: it is left out").text()),
+                    None => {
+                        set.faults.push(item.fault("must be a network or an address: it is left out").text())
+                    }
                 }
             }
         }
@@ -154,7 +154,8 @@ fn read_ports(at: &At<'_>, faults: &mut Vec<Arc<str>>) -> Read<Vec<NamedPort>> {
             Some(value) => value.as_u64().and_then(|number| u8::try_from(number).ok()),
             None => None,
         };
-        let port = item.field("port").value().and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let port =
+            item.field("port").value().and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
         match (protocol.filter(|protocol| super::entity::has_ports(*protocol)), port) {
             (Some(protocol), Some(port)) => ports.push(NamedPort { name: shared(name), protocol, port }),
             _ => faults.push(item.fault("is no port of TCP, UDP or SCTP: it is left out").text()),

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::fields::{At, Fault, Read, shared};
 use super::{
-    ACCOUNT_PREFIX, Direction, Entity, LABEL_ACCOUNT, LABEL_NAMESPACE, NAMESPACE_PREFIX, Rule, RuleAction, SetSource,
+    ACCOUNT_PREFIX, Direction, Entity, LABEL_ACCOUNT, LABEL_NAMESPACE, NAMESPACE_PREFIX, Rule, RuleAction,
+    SetSource,
 };
 use crate::ruleset::{Icmp, PortRange};
 
@@ -21,10 +22,27 @@ const ICMP_V6: u8 = 58;
 const SCTP: u8 = 132;
 
 const RULE: [&str; 10] = [
-    "action", "ipVersion", "protocol", "icmp", "notProtocol", "notICMP", "source", "destination", "http", "metadata",
+    "action",
+    "ipVersion",
+    "protocol",
+    "icmp",
+    "notProtocol",
+    "notICMP",
+    "source",
+    "destination",
+    "http",
+    "metadata",
 ];
 const ENTITY: [&str; 9] = [
-    "nets", "selector", "namespaceSelector", "services", "ports", "notNets", "notSelector", "notPorts", "serviceAccounts",
+    "nets",
+    "selector",
+    "namespaceSelector",
+    "services",
+    "ports",
+    "notNets",
+    "notSelector",
+    "notPorts",
+    "serviceAccounts",
 ];
 
 pub(super) fn has_ports(protocol: u8) -> bool {
@@ -99,10 +117,14 @@ fn read_protocol(at: &At<'_>, number: &mut Option<u8>) -> Read<Option<IpVersion>
             "ICMPv6" => (Some(ICMP_V6), Some(IpVersion::V6)),
             number => (number.parse().ok().filter(|number| *number > 0), None),
         },
-        value => (value.as_u64().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0), None),
+        value => {
+            (value.as_u64().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0), None)
+        }
     };
     if found.is_none() {
-        return Err(at.fault("must be a protocol number from 1 to 255, or one of TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite"));
+        return Err(at.fault(
+            "must be a protocol number from 1 to 255, or one of TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite",
+        ));
     }
     *number = found;
     Ok(version)
@@ -150,7 +172,8 @@ impl Reader<'_> {
         let (not_ports, not_names) = self.ports("notPorts")?;
         let named = |names: BTreeSet<Arc<str>>| {
             let protocol = self.protocol;
-            (!names.is_empty()).then(|| Arc::new(SetSource::NamedPorts { selector: Arc::clone(&of), protocol, names }))
+            (!names.is_empty())
+                .then(|| Arc::new(SetSource::NamedPorts { selector: Arc::clone(&of), protocol, names }))
         };
         (entity.ports, entity.not_ports) = (ports, not_ports);
         if let Some(names) = named(names) {
@@ -193,9 +216,11 @@ impl Reader<'_> {
         if names.is_empty() && selector.is_none() {
             return Ok(None);
         }
-        let of_names = (!names.is_empty())
-            .then(|| Selector::is_in(LABEL_ACCOUNT, names.into_iter().map(str::to_owned)));
-        Ok(Some(Selector::all_of([of_names, selector.map(|selector| of_accounts(&selector))].into_iter().flatten())))
+        let of_names =
+            (!names.is_empty()).then(|| Selector::is_in(LABEL_ACCOUNT, names.into_iter().map(str::to_owned)));
+        Ok(Some(Selector::all_of(
+            [of_names, selector.map(|selector| of_accounts(&selector))].into_iter().flatten(),
+        )))
     }
 
     fn service(&self, entity: &mut Entity, is_destination: bool) -> Read<()> {
@@ -270,7 +295,9 @@ pub(super) fn merged(mut ranges: Vec<PortRange>) -> Vec<PortRange> {
     let mut merged: Vec<PortRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match merged.last_mut() {
-            Some(last) if u32::from(range.first) <= u32::from(last.last) + 1 => last.last = last.last.max(range.last),
+            Some(last) if u32::from(range.first) <= u32::from(last.last) + 1 => {
+                last.last = last.last.max(range.last)
+            }
             _ => merged.push(range),
         }
     }
@@ -278,8 +305,11 @@ pub(super) fn merged(mut ranges: Vec<PortRange>) -> Vec<PortRange> {
 }
 
 fn read_nets(at: &At<'_>) -> Read<Vec<IpNet>> {
-    let nets: Read<BTreeSet<IpNet>> =
-        at.items()?.iter().map(|item| read_net(item.text()?.unwrap_or_default()).ok_or_else(|| not_a_net(item))).collect();
+    let nets: Read<BTreeSet<IpNet>> = at
+        .items()?
+        .iter()
+        .map(|item| read_net(item.text()?.unwrap_or_default()).ok_or_else(|| not_a_net(item)))
+        .collect();
     Ok(nets?.into_iter().collect())
 }
 

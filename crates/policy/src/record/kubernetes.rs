@@ -10,7 +10,8 @@ use super::entity::{in_namespaces, read_net, set_of};
 use super::fields::{At, Read, shared};
 use super::kubernetes_ports::{PortMatch, read_ports};
 use super::{
-    Direction, Entity, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, Layer, Order, Policy, PolicyId, PolicyKind, Rule, RuleAction,
+    Direction, Entity, LABEL_NAMESPACE, LABEL_ORCHESTRATOR, Layer, Order, Policy, PolicyId, PolicyKind, Rule,
+    RuleAction,
 };
 
 const ORDER: f64 = 1000.0;
@@ -154,7 +155,8 @@ impl Reader<'_> {
 
     fn rule(&self, index: usize, peer: Entity, ports: &PortMatch) -> Rule {
         let mut rule = Rule::new(RuleAction::Allow);
-        rule.name = Some(format!("{} {index}", if self.peers == "from" { "ingress" } else { "egress" }).into());
+        rule.name =
+            Some(format!("{} {index}", if self.peers == "from" { "ingress" } else { "egress" }).into());
         match self.peers {
             "from" => rule.source = peer,
             _ => rule.destination = peer,
@@ -180,7 +182,10 @@ impl Reader<'_> {
             true => in_namespaces(&read_label_selector(&namespaces)?),
             false => Selector::equals(LABEL_NAMESPACE, self.namespace),
         };
-        Ok(Entity { members: Some(set_of(&of_pods(within, read_label_selector(&pods)?))), ..Entity::default() })
+        Ok(Entity {
+            members: Some(set_of(&of_pods(within, read_label_selector(&pods)?))),
+            ..Entity::default()
+        })
     }
 }
 

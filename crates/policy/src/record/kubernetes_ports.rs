@@ -30,7 +30,8 @@ impl PortMatch {
                 _ => shared("all()"),
             };
             let (protocol, names) = (self.protocol, self.names.clone());
-            rule.destination.named_ports = Some(Arc::new(SetSource::NamedPorts { selector, protocol, names }));
+            rule.destination.named_ports =
+                Some(Arc::new(SetSource::NamedPorts { selector, protocol, names }));
         }
     }
 }
@@ -85,7 +86,11 @@ fn read_port(at: &At<'_>) -> Read<(u8, Port)> {
     };
     let (port, end) = (at.field("port"), at.field("endPort"));
     let Some(value) = port.value() else {
-        return if end.exists() { Err(end.fault("must be set together with port")) } else { Ok((protocol, Port::All)) };
+        return if end.exists() {
+            Err(end.fault("must be set together with port"))
+        } else {
+            Ok((protocol, Port::All))
+        };
     };
     formats::kubernetes_port(value).map_err(|rule| port.fault(rule))?;
     match value {

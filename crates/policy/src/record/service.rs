@@ -41,7 +41,11 @@ pub(crate) fn read_slice(object: &Value) -> Option<Slice> {
         let addresses = endpoint.get("addresses").and_then(Value::as_array).into_iter().flatten();
         for address in addresses.filter_map(|address| address.as_str()?.parse::<IpAddr>().ok()) {
             slice.addresses.insert(address);
-            slice.ports.extend(ports.iter().map(|(protocol, port)| AddressPort { address, protocol: *protocol, port: *port }));
+            slice.ports.extend(ports.iter().map(|(protocol, port)| AddressPort {
+                address,
+                protocol: *protocol,
+                port: *port,
+            }));
         }
     }
     Some(slice)

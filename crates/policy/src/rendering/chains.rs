@@ -9,7 +9,8 @@ use crate::calculation::{Calculation, Local};
 use crate::evaluate::{ICMP_V6, Stage, Staged, governing};
 use crate::record::{Direction, Policy, PolicyId, PolicyKind, Profile, Rule as PolicyRule, RuleAction};
 use crate::ruleset::{
-    Action, Chain, ConnectionStates, Device, Icmp, Match, Name, Pattern, PortRange, Rejection, Rule, Side, Verdict,
+    Action, Chain, ConnectionStates, Device, Icmp, Match, Name, Pattern, PortRange, Rejection, Rule, Side,
+    Verdict,
 };
 
 use super::rules::{Wanted, digest, render};
@@ -33,7 +34,7 @@ pub(super) struct Part {
 }
 
 /// A name that the kernel takes, whatever its parts are.
-fn name(prefix: &str, rest: &str) -> Name {
+pub(super) fn name(prefix: &str, rest: &str) -> Name {
     const LONGEST: usize = 200;
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/-_.".contains(character);
     match rest.len() <= LONGEST && rest.chars().all(is_plain) {
@@ -110,7 +111,10 @@ impl Writer<'_> {
         let mut written = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let actions = self.actions(chain, index, rule, log_prefix);
-            let comment = rule.name.as_ref().map_or_else(|| format!("rule {index}"), |name| format!("rule {index}: {name}"));
+            let comment = rule
+                .name
+                .as_ref()
+                .map_or_else(|| format!("rule {index}"), |name| format!("rule {index}: {name}"));
             let of_rule = render(self.calculation, rule, &actions, wanted);
             written.extend(of_rule.into_iter().map(|rule| rule.commented(&comment)));
         }
@@ -126,7 +130,10 @@ impl Writer<'_> {
             RuleAction::Deny => vec![count, self.denial()],
             RuleAction::Log => {
                 let log = Action::Log { prefix: log_prefix.into(), level: self.settings.log_level };
-                [Some(count), self.settings.log_limit.map(Action::Limit), Some(log)].into_iter().flatten().collect()
+                [Some(count), self.settings.log_limit.map(Action::Limit), Some(log)]
+                    .into_iter()
+                    .flatten()
+                    .collect()
             }
         }
     }
@@ -135,7 +142,10 @@ impl Writer<'_> {
     fn log_prefix(&self, policy: &Policy) -> String {
         const LONGEST: usize = 100;
         let namespace = policy.id.namespace.as_deref();
-        let path = namespace.map_or_else(|| policy.id.name.to_string(), |namespace| format!("{namespace}/{}", policy.id.name));
+        let path = namespace.map_or_else(
+            || policy.id.name.to_string(),
+            |namespace| format!("{namespace}/{}", policy.id.name),
+        );
         let expanded = self
             .settings
             .log_prefix
@@ -197,7 +207,10 @@ impl Writer<'_> {
     fn encapsulated(&self) -> Vec<Rule> {
         let protocol = |protocol| Match::Protocol { protocol, negated: false };
         let drop = |matches, what: &str| {
-            Rule::new(matches, vec![Action::Count(counter("encapsulated", what)), Action::Verdict(Verdict::Drop)])
+            Rule::new(
+                matches,
+                vec![Action::Count(counter("encapsulated", what)), Action::Verdict(Verdict::Drop)],
+            )
         };
         let port = Match::Ports {
             side: Side::Destination,
@@ -276,7 +289,10 @@ impl Writer<'_> {
             EndpointToHost::Accept => Verdict::Accept,
         };
         let clear = Action::SetMark { mask: self.marks.accept | self.marks.pass | self.marks.host, value: 0 };
-        rules.push(Rule::new(Vec::new(), vec![clear, Action::Verdict(verdict)]).commented("defaultEndpointToHostAction"));
+        rules.push(
+            Rule::new(Vec::new(), vec![clear, Action::Verdict(verdict)])
+                .commented("defaultEndpointToHostAction"),
+        );
         rules
     }
 

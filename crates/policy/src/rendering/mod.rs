@@ -8,6 +8,7 @@
 //! [`Rendering::ruleset`] puts them in.
 
 mod chains;
+mod hosts;
 mod rules;
 mod settings;
 
@@ -19,10 +20,11 @@ use model::IpVersion;
 
 use crate::calculation::{Calculation, EndpointId, EndpointKind, SetUpdate, Update};
 use crate::record::{PolicyId, SetSource};
-use crate::ruleset::{Base, Chain, Change, Element, Hook, Name, Need, Ruleset, Set, SetKind, Table};
+use crate::ruleset::{Change, Element, Name, Need, Ruleset, Set, SetKind, Table};
 use chains::{FROM_WORKLOADS, Part, TO_WORKLOADS, Writer};
 use rules::{Contents, Wanted};
 
+pub use hosts::HostFacts;
 pub use settings::{DenyAction, EndpointToHost, Failsafe, Settings};
 
 /// What is written as a whole.
@@ -48,7 +50,9 @@ struct KernelSet {
 #[derive(Debug)]
 pub struct Rendering {
     settings: Settings,
+    facts: HostFacts,
     is_started: bool,
+    has_new_facts: bool,
     parts: BTreeMap<Unit, Part>,
     sets: BTreeMap<Name, KernelSet>,
     counters: BTreeMap<Name, usize>,
@@ -66,7 +70,9 @@ impl Rendering {
     pub fn new(settings: Settings) -> Rendering {
         Rendering {
             settings,
+            facts: HostFacts::default(),
             is_started: false,
+            has_new_facts: false,
             parts: BTreeMap::new(),
             sets: BTreeMap::new(),
             counters: BTreeMap::new(),
@@ -77,12 +83,19 @@ impl Rendering {
         }
     }
 
+    /// What is known of this node and the others now. The next update takes it into account.
+    pub fn set_host_facts(&mut self, facts: HostFacts) {
+        self.has_new_facts |= self.facts != facts;
+        self.facts = facts;
+    }
+
     /// What follows from an update of the calculation, which it has to come from. The first time, that is everything, into an empty table.
     pub fn update(&mut self, calculation: &Calculation, update: &Update) -> Vec<Change> {
         let mut changed = Changed::default();
         let is_first = !std::mem::replace(&mut self.is_started, true);
         let mut units = self.concerned(calculation, update);
-        if is_first {
+        let has_new_hosts = update.endpoints.iter().any(|id| id.kind == EndpointKind::Host);
+        if is_first || has_new_hosts || std::mem::take(&mut self.has_new_facts) {
             units.insert(Unit::Frame);
         }
         for unit in units {
@@ -169,7 +182,11 @@ impl Rendering {
         if id.kind != EndpointKind::Workload {
             return Vec::new();
         }
-        let new = calculation.locals().get(id).map(|local| Arc::clone(&local.device)).filter(|device| !device.is_empty());
+        let new = calculation
+            .locals()
+            .get(id)
+            .map(|local| Arc::clone(&local.device))
+            .filter(|device| !device.is_empty());
         let old = match &new {
             Some(device) => self.device_of.insert(id.clone(), Arc::clone(device)),
             None => self.device_of.remove(id),
@@ -191,7 +208,11 @@ impl Rendering {
     fn write(&self, calculation: &Calculation, unit: &Unit) -> Part {
         let writer = Writer { calculation, settings: &self.settings, marks: self.settings.marks() };
         match unit {
-            Unit::Frame => self.frame(&writer),
+            Unit::Frame => {
+                let mut part = writer.frame();
+                writer.hooks(&self.facts, &mut part);
+                part
+            }
             Unit::Policy(id) => match calculation.policy(id) {
                 Some(policy) if id.kind.is_rendered() => writer.policy(policy),
                 _ => Part::default(),
@@ -206,21 +227,6 @@ impl Rendering {
                 local.map_or_else(Part::default, |local| writer.workload(local))
             }
         }
-    }
-
-    fn frame(&self, writer: &Writer<'_>) -> Part {
-        let mut part = writer.frame();
-        let marks = writer.marks;
-        let clear = || writer.clear(marks.accept | marks.pass | marks.host);
-        let mut forward = vec![clear()];
-        forward.extend(writer.forward_workloads());
-        forward.push(clear());
-        let mut input = vec![clear()];
-        input.extend(writer.input_workloads());
-        for (name, hook, rules) in [("forward", Hook::Forward, forward), ("input", Hook::Input, input)] {
-            part.chains.insert(name.into(), Chain { base: Some(Base { hook, priority: 0 }), rules });
-        }
-        part
     }
 
     /// Counts what rules refer to. What nothing refers to any more goes, and what is referred to for the first time comes.
@@ -317,13 +323,16 @@ impl KernelSet {
         removed: &[Element],
     ) -> (BTreeSet<Element>, BTreeSet<Element>) {
         let kind = self.contents.kind();
-        let networks = |elements: &[Element]| fitting(elements, kind).into_iter().filter_map(network).collect::<Vec<_>>();
+        let networks = |elements: &[Element]| {
+            fitting(elements, kind).into_iter().filter_map(network).collect::<Vec<_>>()
+        };
         let mut before = BTreeMap::new();
         let mut candidates = networks(added);
         for gone in networks(removed) {
             if self.networks.remove(&gone) {
                 before.insert(gone, true);
-                candidates.extend(calculation.set(source).into_iter().flat_map(|set| set.networks_within(gone)));
+                candidates
+                    .extend(calculation.set(source).into_iter().flat_map(|set| set.networks_within(gone)));
             }
         }
         candidates.sort();
@@ -332,8 +341,12 @@ impl KernelSet {
             if is_covered {
                 continue;
             }
-            let inner: Vec<IpNet> =
-                self.networks.range(network..).take_while(|inner| network.contains(*inner)).copied().collect();
+            let inner: Vec<IpNet> = self
+                .networks
+                .range(network..)
+                .take_while(|inner| network.contains(*inner))
+                .copied()
+                .collect();
             for inner in inner {
                 self.networks.remove(&inner);
                 before.entry(inner).or_insert(true);
@@ -409,7 +422,11 @@ fn members_of(sets: &Wanted) -> impl Iterator<Item = &Arc<SetSource>> {
 }
 
 fn maps() -> BTreeMap<Name, BTreeMap<Name, crate::ruleset::Verdict>> {
-    [FROM_WORKLOADS, TO_WORKLOADS].into_iter().map(|map| (map.into(), BTreeMap::new())).collect()
+    [FROM_WORKLOADS, TO_WORKLOADS]
+        .into_iter()
+        .chain(hosts::map_names())
+        .map(|map| (map.into(), BTreeMap::new()))
+        .collect()
 }
 
 /// Both states of everything that an update touches, and of nothing else.

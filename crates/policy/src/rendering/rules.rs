@@ -71,7 +71,10 @@ fn speaks_of_family(rule: &PolicyRule) -> bool {
                 .into_iter()
                 .any(Option::is_some)
     };
-    rule.version.is_some() || rule.not_icmp.is_some() || of_entity(&rule.source) || of_entity(&rule.destination)
+    rule.version.is_some()
+        || rule.not_icmp.is_some()
+        || of_entity(&rule.source)
+        || of_entity(&rule.destination)
 }
 
 /// Every way to choose one of each. If they must not overlap, a later one of a choice excludes those before it.
@@ -156,7 +159,8 @@ impl Writer<'_> {
             [] => {}
             [network] => self.matches.push(Match::AddressInNetwork { side, network: *network, negated }),
             _ => {
-                let elements = IpNet::aggregate(&nets).into_iter().flat_map(halves).map(Element::Network).collect();
+                let elements =
+                    IpNet::aggregate(&nets).into_iter().flat_map(halves).map(Element::Network).collect();
                 let set = self.constant(Set { kind: SetKind::Networks(version), elements });
                 self.matches.push(Match::AddressInSet { side, version, set, negated });
             }
@@ -181,7 +185,13 @@ impl Writer<'_> {
     }
 
     /// Single addresses, and networks if there are any.
-    fn member_matches(&mut self, source: &Arc<SetSource>, side: Side, version: IpVersion, negated: bool) -> Vec<Match> {
+    fn member_matches(
+        &mut self,
+        source: &Arc<SetSource>,
+        side: Side,
+        version: IpVersion,
+        negated: bool,
+    ) -> Vec<Match> {
         let has_networks = self.calculation.set(source).is_some_and(|set| set.has_networks(version));
         let mut kinds = vec![SetKind::Addresses(version)];
         kinds.extend(has_networks.then_some(SetKind::Networks(version)));

@@ -89,13 +89,23 @@ fn address(dice: &mut Dice) -> String {
 }
 
 fn net(dice: &mut Dice) -> String {
-    let nets = ["10.0.0.0/8", "10.0.0.0/16", "10.1.0.0/30", "10.0.0.4/31", "fd00::/16", "fd00:1::/64", "fd00::2/128", "10.0.0.3/32"];
+    let nets = [
+        "10.0.0.0/8",
+        "10.0.0.0/16",
+        "10.1.0.0/30",
+        "10.0.0.4/31",
+        "fd00::/16",
+        "fd00:1::/64",
+        "fd00::2/128",
+        "10.0.0.3/32",
+    ];
     (*dice.one_of(&nets)).to_owned()
 }
 
 fn nets_of_one_family(dice: &mut Dice) -> Vec<String> {
     let is_v4 = !dice.once_in(3);
-    let mut nets: Vec<String> = (0..=dice.number(3)).map(|_| net(dice)).filter(|net| net.contains('.') == is_v4).collect();
+    let mut nets: Vec<String> =
+        (0..=dice.number(3)).map(|_| net(dice)).filter(|net| net.contains('.') == is_v4).collect();
     nets.sort();
     nets.dedup();
     nets
@@ -166,21 +176,27 @@ fn entity(dice: &mut Dice, protocol: Option<&str>, is_far: bool, is_global: bool
 
 fn rule(dice: &mut Dice, is_ingress: bool, is_global: bool) -> Value {
     let action = *dice.one_of(&["Allow", "Allow", "Allow", "Deny", "Deny", "Pass", "Log"]);
-    let protocols = [None, None, Some("TCP"), Some("TCP"), Some("UDP"), Some("SCTP"), Some("ICMP"), Some("ICMPv6")];
+    let protocols =
+        [None, None, Some("TCP"), Some("TCP"), Some("UDP"), Some("SCTP"), Some("ICMP"), Some("ICMPv6")];
     let protocol = *dice.one_of(&protocols);
     let mut rule = json!({ "action": action });
     if let Some(protocol) = protocol {
         rule["protocol"] = protocol.into();
         if protocol.starts_with("ICMP") && dice.once_in(2) {
-            rule["icmp"] = if dice.once_in(2) { json!({ "type": 8 }) } else { json!({ "type": 8, "code": 1 }) };
+            rule["icmp"] =
+                if dice.once_in(2) { json!({ "type": 8 }) } else { json!({ "type": 8, "code": 1 }) };
         }
     } else if dice.once_in(6) {
         rule["notProtocol"] = (*dice.one_of(&["TCP", "ICMP"])).into();
     }
     if dice.once_in(12) {
-        rule["notICMP"] = if dice.once_in(2) { json!({ "type": 8 }) } else { json!({ "type": 8, "code": 0 }) };
+        rule["notICMP"] =
+            if dice.once_in(2) { json!({ "type": 8 }) } else { json!({ "type": 8, "code": 0 }) };
     }
-    if dice.once_in(10) && !protocol.is_some_and(|protocol| protocol.starts_with("ICMP")) && rule.get("notProtocol").is_none() {
+    if dice.once_in(10)
+        && !protocol.is_some_and(|protocol| protocol.starts_with("ICMP"))
+        && rule.get("notProtocol").is_none()
+    {
         rule["ipVersion"] = (*dice.one_of(&[4, 6])).into();
     }
     rule["source"] = entity(dice, protocol, is_ingress, is_global);
@@ -221,6 +237,9 @@ fn calico_policy(dice: &mut Dice) -> Record {
     if is_global && dice.once_in(4) {
         spec["namespaceSelector"] = selector(dice).into();
     }
+    if is_global && dice.once_in(2) {
+        protect_hosts(dice, &mut spec);
+    }
     if dice.once_in(8) {
         spec["serviceAccountSelector"] = "a == 'x'".into();
     }
@@ -229,18 +248,49 @@ fn calico_policy(dice: &mut Dice) -> Record {
             0 => spec["ingress"] = json!([{ "action": "Permit" }]),
             1 => spec["selector"] = "a ==".into(),
             2 => spec["newer"] = true.into(),
-            _ => spec["egress"] = json!([{ "action": "Allow", "protocol": "TCP", "destination": { "ports": [70000] } }]),
+            _ => {
+                spec["egress"] =
+                    json!([{ "action": "Allow", "protocol": "TCP", "destination": { "ports": [70000] } }])
+            }
         }
     }
     let namespace = kind.is_namespaced().then(|| *dice.one_of(&NAMESPACES));
     resource(kind, namespace, *dice.one_of(&NAMES), spec)
 }
 
+/// What only host endpoints know.
+fn protect_hosts(dice: &mut Dice, spec: &mut Value) {
+    spec["applyOnForward"] = true.into();
+    match dice.number(3) {
+        0 => spec["doNotTrack"] = true.into(),
+        1 => {
+            spec["preDNAT"] = true.into();
+            spec["types"] = json!(["Ingress"]);
+            spec["egress"] = json!([]);
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn host_endpoint(dice: &mut Dice) -> Record {
+    let device = *dice.one_of(&["eth0", "eth1", "*", "*", ""]);
+    let profiles = ["kns.red", "projectcalico-default-allow", "gone"];
+    let spec = json!({
+        "node": dice.one_of(&[NODE, NODE, NODE, "node-b"]),
+        "interfaceName": device,
+        "expectedIPs": dice.some_of(&["10.0.0.1", "fd00:1::1"]),
+        "profiles": [dice.one_of(&profiles)],
+    });
+    labelled(resource(Kind::HostEndpoint, None, *dice.one_of(&NAMES), spec), labels(dice))
+}
+
 fn label_selector(dice: &mut Dice) -> Value {
     match dice.number(4) {
         0 => json!({}),
         1 => json!({ "matchLabels": { "a": dice.one_of(&VALUES) } }),
-        2 => json!({ "matchExpressions": [{ "key": "b", "operator": "NotIn", "values": [dice.one_of(&VALUES)] }] }),
+        2 => {
+            json!({ "matchExpressions": [{ "key": "b", "operator": "NotIn", "values": [dice.one_of(&VALUES)] }] })
+        }
         _ => json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }),
     }
 }
@@ -270,7 +320,9 @@ fn kubernetes_rule(dice: &mut Dice, peers: &str) -> Value {
 }
 
 fn kubernetes_policy(dice: &mut Dice) -> Record {
-    let rules = |dice: &mut Dice, peers: &str| -> Value { (0..dice.number(3)).map(|_| kubernetes_rule(dice, peers)).collect() };
+    let rules = |dice: &mut Dice, peers: &str| -> Value {
+        (0..dice.number(3)).map(|_| kubernetes_rule(dice, peers)).collect()
+    };
     let types: [&[&str]; 3] = [&["Ingress"], &["Ingress", "Egress"], &["Egress"]];
     let object = json!({
         "metadata": { "name": dice.one_of(&NAMES), "namespace": dice.one_of(&NAMESPACES) },
@@ -288,12 +340,18 @@ fn cluster_policy(dice: &mut Dice) -> Record {
     let peer = |dice: &mut Dice, peers: &str| match dice.number(3) {
         0 => json!({ "namespaces": label_selector(dice) }),
         1 if peers == "to" => json!({ "networks": ["10.0.0.0/16", "fd00::/16"] }),
-        _ => json!({ "pods": { "namespaceSelector": label_selector(dice), "podSelector": label_selector(dice) } }),
+        _ => {
+            json!({ "pods": { "namespaceSelector": label_selector(dice), "podSelector": label_selector(dice) } })
+        }
     };
     let rule = |dice: &mut Dice, peers: &str| {
-        let mut rule = json!({ "action": dice.one_of(&["Accept", "Deny", "Pass"]), peers: [peer(dice, peers)] });
+        let mut rule =
+            json!({ "action": dice.one_of(&["Accept", "Deny", "Pass"]), peers: [peer(dice, peers)] });
         if dice.once_in(2) {
-            let ports = [json!({ "tcp": { "destinationPort": { "number": 80 } } }), json!({ "destinationNamedPort": "web" })];
+            let ports = [
+                json!({ "tcp": { "destinationPort": { "number": 80 } } }),
+                json!({ "destinationNamedPort": "web" }),
+            ];
             rule["protocols"] = json!([dice.one_of(&ports)]);
         }
         if dice.once_in(12) {
@@ -301,7 +359,8 @@ fn cluster_policy(dice: &mut Dice) -> Record {
         }
         rule
     };
-    let rules = |dice: &mut Dice, peers: &str| -> Value { (0..dice.number(3)).map(|_| rule(dice, peers)).collect() };
+    let rules =
+        |dice: &mut Dice, peers: &str| -> Value { (0..dice.number(3)).map(|_| rule(dice, peers)).collect() };
     let object = json!({
         "metadata": { "name": dice.one_of(&NAMES) },
         "spec": {
@@ -322,7 +381,8 @@ fn workload(dice: &mut Dice) -> Record {
     if dice.once_in(6) {
         profiles.remove(0);
     }
-    let mut addresses = vec![format!("{}/32", format_args!("10.{}.0.{}", dice.number(2), dice.number(4) + 1))];
+    let mut addresses =
+        vec![format!("{}/32", format_args!("10.{}.0.{}", dice.number(2), dice.number(4) + 1))];
     if dice.once_in(2) {
         addresses.push(format!("fd00:{}::{}/128", dice.number(2), dice.number(4) + 1));
     }
@@ -350,7 +410,8 @@ fn workload(dice: &mut Dice) -> Record {
 
 fn namespace_profile(dice: &mut Dice) -> Record {
     let namespace = *dice.one_of(&NAMESPACES);
-    let own: BTreeMap<String, String> = labels(dice).into_iter().map(|(name, value)| (format!("pcns.{name}"), value)).collect();
+    let own: BTreeMap<String, String> =
+        labels(dice).into_iter().map(|(name, value)| (format!("pcns.{name}"), value)).collect();
     let allow = json!([{ "action": "Allow" }]);
     let spec = json!({ "ingress": allow, "egress": allow, "labelsToApply": own });
     resource(Kind::Profile, None, &format!("kns.{namespace}"), spec)
@@ -358,7 +419,8 @@ fn namespace_profile(dice: &mut Dice) -> Record {
 
 fn account_profile(dice: &mut Dice) -> Record {
     let namespace = *dice.one_of(&NAMESPACES);
-    let mut own: BTreeMap<String, String> = labels(dice).into_iter().map(|(name, value)| (format!("pcsa.{name}"), value)).collect();
+    let mut own: BTreeMap<String, String> =
+        labels(dice).into_iter().map(|(name, value)| (format!("pcsa.{name}"), value)).collect();
     // A profile may hand on labels of any name; the endpoint's own win.
     own.extend(labels(dice));
     let mut spec = json!({ "labelsToApply": own });
@@ -369,7 +431,8 @@ fn account_profile(dice: &mut Dice) -> Record {
 }
 
 fn network_set(dice: &mut Dice) -> Record {
-    let nets: Vec<String> = (0..dice.number(4)).map(|_| if dice.once_in(3) { address(dice) } else { net(dice) }).collect();
+    let nets: Vec<String> =
+        (0..dice.number(4)).map(|_| if dice.once_in(3) { address(dice) } else { net(dice) }).collect();
     let spec = json!({ "nets": nets });
     let name = *dice.one_of(&NAMES);
     let set = match dice.once_in(2) {
@@ -380,12 +443,14 @@ fn network_set(dice: &mut Dice) -> Record {
 }
 
 fn tier(dice: &mut Dice) -> Record {
-    let spec = json!({ "order": dice.one_of(&[1.0, 1e6, 2e6]), "defaultAction": dice.one_of(&["Deny", "Pass"]) });
+    let spec =
+        json!({ "order": dice.one_of(&[1.0, 1e6, 2e6]), "defaultAction": dice.one_of(&["Deny", "Pass"]) });
     resource(Kind::Tier, None, *dice.one_of(&["sec", "default"]), spec)
 }
 
 fn slice(dice: &mut Dice) -> Record {
-    let endpoints: Vec<Value> = (0..dice.number(6)).map(|_| json!({ "addresses": [address(dice)] })).collect();
+    let endpoints: Vec<Value> =
+        (0..dice.number(6)).map(|_| json!({ "addresses": [address(dice)] })).collect();
     let ports = [json!({ "port": 80 }), json!({ "port": 53, "protocol": "UDP" })];
     let object = json!({
         "metadata": {
