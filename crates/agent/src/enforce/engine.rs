@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use model::{Key, Kind, Resource};
+use plan::between::NodeView;
 use policy::ruleset::{Change, Ruleset};
-use policy::{Calculation, EndpointKind, KubernetesKind, Rendering, Scope};
+use policy::{Calculation, EndpointKind, HostFacts, KubernetesKind, Rendering, Scope};
 use serde_json::Value;
 use store::Record;
 use tracing::warn;
@@ -51,6 +52,11 @@ pub(super) struct Engine {
     unreadable: BTreeSet<Key>,
     /// Of every kind, to find at a new list what is gone.
     cached: BTreeMap<Kind, BTreeSet<Key>>,
+    /// Addresses of every node: packets of tunnels between them pass before policy of hosts is asked.
+    nodes: BTreeMap<Key, Vec<IpAddr>>,
+    /// Of this node's devices, by which some host endpoints are found.
+    devices: BTreeMap<Arc<str>, BTreeSet<IpAddr>>,
+    has_new_facts: bool,
     /// Attachments without records, by device.
     bare: BTreeMap<String, Resource>,
     felix: BTreeMap<String, Resource>,
@@ -75,6 +81,9 @@ impl Engine {
             hidden: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             cached: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            has_new_facts: false,
             bare: BTreeMap::new(),
             felix: BTreeMap::new(),
             environment,
@@ -83,6 +92,10 @@ impl Engine {
 
     /// What changed since the last call. The first time that is everything, into an empty table.
     pub(super) fn wanted(&mut self) -> Wanted {
+        if std::mem::take(&mut self.has_new_facts) {
+            let nodes = self.nodes.values().flatten().copied().collect();
+            self.rendering.set_host_facts(HostFacts { devices: self.devices.clone(), nodes });
+        }
         let update = self.calculation.take_update();
         let changes = self.rendering.update(&self.calculation, &update);
         let mut in_force: BTreeMap<Arc<str>, Vec<IpNet>> = BTreeMap::new();
@@ -134,6 +147,7 @@ impl Engine {
         self.stand_ins.clear();
         self.bare.values().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
         self.cached.clear();
+        self.has_new_facts = true;
         self.incomplete = self.parts.difference(&self.absent).copied().collect();
         self.incomplete.remove(&Part::Records(Kind::FelixConfiguration));
         self.round += 1;
@@ -213,7 +227,34 @@ impl Engine {
         }
     }
 
+    /// Whether there are endpoints that are hosts, on any node.
+    pub(super) fn has_hosts(&self) -> bool {
+        self.cached.get(&Kind::HostEndpoint).is_some_and(|cached| !cached.is_empty())
+    }
+
+    /// Says whether they are others than before.
+    pub(super) fn set_devices(&mut self, devices: BTreeMap<Arc<str>, BTreeSet<IpAddr>>) -> bool {
+        let is_new = self.devices != devices;
+        self.devices = devices;
+        self.has_new_facts |= is_new;
+        is_new
+    }
+
+    fn put_node(&mut self, key: &Key, node: Option<&Resource>) {
+        let view = node.map(NodeView::read).unwrap_or_default();
+        let addresses =
+            [view.v4.address, view.v6.address].into_iter().flatten().map(|net| net.addr()).collect();
+        let old = match node {
+            Some(_) => self.nodes.insert(key.clone(), addresses),
+            None => self.nodes.remove(key),
+        };
+        self.has_new_facts |= old.as_ref() != self.nodes.get(key);
+    }
+
     fn put_resource(&mut self, key: &Key, mut resource: Resource) {
+        if resource.kind == Kind::Node {
+            return self.put_node(key, Some(&resource));
+        }
         if resource.kind == Kind::FelixConfiguration {
             self.felix.insert(resource.metadata.name.clone(), resource);
             // A list is not complete before its end.
@@ -238,6 +279,9 @@ impl Engine {
                 self.set_settings();
             }
             return;
+        }
+        if kind == Kind::Node {
+            return self.put_node(key, None);
         }
         match self.stand_ins.instead_of(key) {
             Some(profile) => self.calculation.put(key, &profile),
@@ -378,6 +422,23 @@ mod tests {
         assert!(rewritten.contains("drop") && rewritten.contains("no such expression"), "{rewritten}");
         assert!(!changes.iter().any(|change| change.to_string().contains("gnp/good")), "{changes:?}");
         assert_eq!(engine.problems().len(), 1);
+    }
+
+    #[test]
+    fn addresses_of_nodes_are_facts_for_policy_of_hosts() {
+        let mut engine = Engine::new("a");
+        let mut node = Resource::new(Kind::Node, "b");
+        node.body.insert("spec".to_owned(), json!({"bgp": {"ipv4Address": "172.30.0.2/24"}}));
+        engine.put_resource(&node.key(), node.clone());
+        assert!(std::mem::take(&mut engine.has_new_facts));
+        engine.put_resource(&node.key(), node.clone());
+        assert!(!engine.has_new_facts, "nothing else");
+        assert_eq!(
+            engine.nodes.values().flatten().copied().collect::<Vec<_>>(),
+            [IpAddr::from([172, 30, 0, 2])]
+        );
+        engine.remove(Kind::Node, &node.key());
+        assert!(engine.has_new_facts && engine.nodes.is_empty());
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The wanted ruleset, kept in the kernel.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use host::nftables::Nftables;
 use host::nftables::ruleset::ApplyError;
+use host::survey::{Bounds, Survey};
 use host::{HostError, Monitor, TableTouched};
 use policy::ruleset::{Change, Ruleset};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -25,6 +28,8 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 /// How often rules are read again in a row because other programs change theirs.
 const MOVED_MAX: usize = 10;
+/// Of devices and addresses; nobody has as many.
+const LIST_MAX: usize = 10_000;
 
 struct Keeper<'a> {
     agent: &'a Agent,
@@ -85,6 +90,9 @@ impl<'a> Keeper<'a> {
         while self.nftables.is_some() {
             let is_due = self.retry_at.is_none_or(|at| at <= Instant::now());
             if is_due && self.agent.enforcement.engine().is_complete() {
+                if !self.has_applied {
+                    self.look_at_devices().await;
+                }
                 self.settle().await;
             }
             if self.has_applied && self.count_at <= Instant::now() {
@@ -262,9 +270,27 @@ impl<'a> Keeper<'a> {
         outcome
     }
 
+    /// Addresses of this node's devices, where policy of hosts may ask for them.
+    async fn look_at_devices(&mut self) {
+        if !self.agent.enforcement.engine().has_hosts() {
+            return;
+        }
+        match self.in_kernel(|_| devices().map_err(ApplyError::from)).await {
+            Ok(devices) => {
+                if self.agent.enforcement.engine().set_devices(devices) {
+                    self.agent.enforcement.changed.notify_one();
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot read the addresses of this node, by which host endpoints are found")
+            }
+        }
+    }
+
     /// What the rules counted, for the metrics.
     async fn count(&mut self) {
         self.count_at = Instant::now() + COUNT_EVERY;
+        self.look_at_devices().await;
         let problems = self.agent.enforcement.engine().problems();
         problems.into_iter().for_each(|problem| self.agent.warn_once(format!("network policy: {problem}")));
         let counters = |nftables: &mut Nftables| nftables.counters(TABLE).map_err(ApplyError::from);
@@ -273,6 +299,19 @@ impl<'a> Keeper<'a> {
             Err(error) => debug!(%error, "cannot read the counters of network policy"),
         }
     }
+}
+
+fn devices() -> Result<BTreeMap<Arc<str>, BTreeSet<IpAddr>>, HostError> {
+    let survey = Survey::within(Bounds { links: LIST_MAX, others: LIST_MAX })?;
+    let names: BTreeMap<u32, Arc<str>> =
+        survey.links.iter().map(|link| (link.index, link.name.as_str().into())).collect();
+    let mut devices: BTreeMap<Arc<str>, BTreeSet<IpAddr>> = BTreeMap::new();
+    for found in survey.addresses {
+        if let Some(name) = names.get(&found.index) {
+            devices.entry(Arc::clone(name)).or_default().insert(found.net.addr());
+        }
+    }
+    Ok(devices)
 }
 
 /// What the kernel holds.

@@ -25,7 +25,7 @@ pub(super) enum Part {
 }
 
 /// In the order in which they are cached: pods would be followed by policies that select them anyway.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::FelixConfiguration,
     Kind::Tier,
     Kind::GlobalNetworkPolicy,
@@ -37,6 +37,7 @@ const KINDS: [Kind; 12] = [
     Kind::GlobalNetworkSet,
     Kind::NetworkSet,
     Kind::HostEndpoint,
+    Kind::Node,
     Kind::WorkloadEndpoint,
 ];
 
@@ -78,7 +79,7 @@ async fn follow_kind(enforcement: &Enforcement, store: &dyn Store, kind: Kind) {
     let mut rounds = enforcement.rounds.subscribe();
     loop {
         rounds.mark_unchanged();
-        let request = ListRequest::new(KeyRange::Kind(kind)).with_limit(1);
+        let request = ListRequest::new(range(kind)).with_limit(1);
         match store.list(request).await {
             Ok(_) if kind == Kind::FelixConfiguration => follow_listed(enforcement, store, kind).await,
             Ok(_) => tokio::select! {
@@ -96,6 +97,11 @@ async fn follow_kind(enforcement: &Enforcement, store: &dyn Store, kind: Kind) {
             }
         }
     }
+}
+
+fn range(kind: Kind) -> KeyRange {
+    // Of nodes the addresses are enough, and they change less often than the rest.
+    if kind == Kind::Node { KeyRange::NodesInBrief } else { KeyRange::Kind(kind) }
 }
 
 /// It will be the same in a second.
@@ -140,5 +146,5 @@ async fn follow_listed(enforcement: &Enforcement, store: &dyn Store, kind: Kind)
         }
         enforcement.tell(engine);
     };
-    follow(store, KeyRange::Kind(kind), kind.plural(), on_update).await;
+    follow(store, range(kind), kind.plural(), on_update).await;
 }
