@@ -13,6 +13,7 @@ mod bootstrap;
 mod collect;
 mod del_queue;
 mod endpoints;
+mod enforce;
 mod failpoint;
 mod felix;
 mod files;

@@ -1,5 +1,5 @@
-//! Policies are not enforced yet, and that is never silent: the log, the metrics and this node's record name whatever in the store would deny
-//! traffic.
+//! What is not enforced is never silent: the log, the metrics and this node's record name it. That is every policy as long as the rules are not in
+//! the kernel, and after that whatever cannot be read.
 
 use std::time::Duration;
 
@@ -7,19 +7,28 @@ use model::{Key, KeyRange, Kind, Resource};
 use store::{Record, Store, StoreError};
 use tracing::{debug, error, info};
 
-use crate::health::Metrics;
+use crate::services::Agent;
 
-const CHECK_EVERY: Duration = Duration::from_secs(300);
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_SOON: Duration = Duration::from_secs(5);
+/// How long an agent that has just started may take until policies are in force, before it reports that they are not.
+const GRACE: Duration = Duration::from_secs(20);
 /// On the Node record.
 const ANNOTATION: &str = "plumbline.io/policies-not-enforced";
 /// How many names are logged.
 const SHOWN_MAX: usize = 5;
 
 /// Checks regularly; never ends.
-pub(crate) async fn watch(store: &dyn Store, node: &str, metrics: &Metrics) {
+pub(crate) async fn watch(store: &dyn Store, agent: &Agent) {
+    let (node, metrics) = (agent.node.as_str(), agent.metrics());
     let mut logged = None;
     loop {
-        match unenforced(store).await {
+        let was_in_force = agent.enforcement.settled(GRACE).await;
+        let found = match was_in_force {
+            true => Ok(agent.enforcement.unreadable()),
+            false => unenforced(store).await,
+        };
+        match found {
             Ok(found) => {
                 metrics.policies_unenforced.set(found.len());
                 if logged.as_ref() != Some(&found) {
@@ -32,14 +41,14 @@ pub(crate) async fn watch(store: &dyn Store, node: &str, metrics: &Metrics) {
             }
             Err(error) => debug!(%error, "cannot read the policies"),
         }
-        tokio::time::sleep(CHECK_EVERY).await;
+        tokio::time::sleep(if was_in_force { CHECK_EVERY } else { CHECK_SOON }).await;
     }
 }
 
 fn log(found: &[String], had_some: bool) {
     if found.is_empty() {
         if had_some {
-            info!("no policy or profile in the store denies traffic any more");
+            info!("everything in the store that would deny traffic is enforced");
         }
         return;
     }

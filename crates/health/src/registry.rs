@@ -1,5 +1,6 @@
 //! Types of metrics, and their text for Prometheus (format 0.0.4).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ pub trait Metric {
     const KIND: &'static str;
 
     /// Each series: the values of its labels and its number.
-    fn series(&self) -> Vec<(Vec<&'static str>, u64)>;
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)>;
 
     /// Help, type and every series. A metric without a series is left out.
     fn write(&self, page: &mut String, declared: Declared) {
@@ -63,7 +64,7 @@ impl Counter {
 impl Metric for Counter {
     const KIND: &'static str = "counter";
 
-    fn series(&self) -> Vec<(Vec<&'static str>, u64)> {
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
         vec![(Vec::new(), self.count())]
     }
 }
@@ -86,7 +87,7 @@ impl Gauge {
 impl Metric for Gauge {
     const KIND: &'static str = "gauge";
 
-    fn series(&self) -> Vec<(Vec<&'static str>, u64)> {
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
         vec![(Vec::new(), self.0.load(Ordering::Relaxed))]
     }
 }
@@ -104,9 +105,9 @@ impl CounterByLabel {
 impl Metric for CounterByLabel {
     const KIND: &'static str = "counter";
 
-    fn series(&self) -> Vec<(Vec<&'static str>, u64)> {
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(label, number)| (vec![*label], *number)).collect()
+        counts.iter().map(|(label, number)| (vec![Cow::Borrowed(*label)], *number)).collect()
     }
 }
 
@@ -129,10 +130,46 @@ impl<const LABELS: usize> GaugesByLabels<LABELS> {
 impl<const LABELS: usize> Metric for GaugesByLabels<LABELS> {
     const KIND: &'static str = "gauge";
 
-    fn series(&self) -> Vec<(Vec<&'static str>, u64)> {
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
         let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        gauges.iter().map(|(labels, number)| (labels.to_vec(), *number)).collect()
+        gauges
+            .iter()
+            .map(|(labels, number)| (labels.iter().map(|label| Cow::Borrowed(*label)).collect(), *number))
+            .collect()
     }
+}
+
+/// Numbers that only grow, with labels that records choose. All of them are set at the same time.
+#[derive(Debug)]
+pub struct Totals<const LABELS: usize>(Mutex<BTreeMap<[String; LABELS], u64>>);
+
+impl<const LABELS: usize> Default for Totals<LABELS> {
+    fn default() -> Totals<LABELS> {
+        Totals(Mutex::default())
+    }
+}
+
+impl<const LABELS: usize> Totals<LABELS> {
+    pub fn set(&self, totals: BTreeMap<[String; LABELS], u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+}
+
+impl<const LABELS: usize> Metric for Totals<LABELS> {
+    const KIND: &'static str = "counter";
+
+    fn series(&self) -> Vec<(Vec<Cow<'static, str>>, u64)> {
+        let totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = totals.iter().map(|(labels, number)| {
+            (labels.iter().map(|label| Cow::Owned(escaped(label))).collect(), *number)
+        });
+        series.collect()
+    }
+}
+
+/// As Prometheus reads the value of a label.
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Declares every metric once: field, type, name with its labels, help. The page lists them in this order.

@@ -17,6 +17,7 @@ pub fn netlink(bytes: &[u8]) {
         let _ = crate::survey::read::route(kind, payload);
         let _ = crate::survey::read::neighbour(kind, payload);
         let _ = crate::between::read::notice(kind, payload);
+        crate::nftables::read_anything(kind, payload);
     }
     crate::probe::read_anything(bytes);
 }

@@ -8,6 +8,7 @@
 //!   removes what was detached. Between nodes: [`Host::find_uplinks`], [`Host::ensure_vxlan`], [`Host::observe_between`] and
 //!   [`Host::apply_between`], and [`between::nft`]; [`Host::ensure_pod_guard`] holds pods to their own addresses.
 //!   For a repair: [`Host::run_task`] changes one thing as the plan says, and only if it is as the plan found it.
+//! * [`nftables`]: rulesets of nf_tables over netlink.
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
@@ -57,6 +58,7 @@ mod messages;
 mod monitor;
 mod netlink;
 mod netns;
+pub mod nftables;
 mod node;
 mod objects;
 mod observe;
@@ -77,7 +79,7 @@ pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;
 pub use links::{Halfway, Host, OwnedLink};
 pub use memory::{give_back_memory, share_heaps};
-pub use monitor::Monitor;
+pub use monitor::{Monitor, TableTouched};
 pub use netns::{NetNs, PodNamespace};
 pub use node::Unmended;
 pub use resolver::use_built_in_resolver;

@@ -21,6 +21,7 @@ use crate::between::guard::{RulesTouched, read_touched};
 use crate::netlink::frame::{FrameKind, split};
 use crate::netlink::message::{Attributes, read_u32};
 use crate::netlink::numbers::*;
+use crate::nftables::{is_of_nftables, touched};
 use crate::objects::{NETCONF_HEADER, read_address, read_link, read_neighbour, read_pod_route};
 
 const GROUPS: [u32; 8] = [
@@ -90,6 +91,25 @@ impl Monitor<RulesTouched> {
     }
 }
 
+impl Monitor<TableTouched> {
+    /// For changes of any table of nftables of the family `inet`, except those of the socket with this port: what a [`crate::nftables::Nftables`]
+    /// does it knows itself.
+    pub fn open_tables(own_port: u32) -> Result<Monitor<TableTouched>, HostError> {
+        let read = |kind, body: &[u8]| touched(kind, body).map(TableTouched::Table);
+        let own_port = Some(own_port).filter(|port| *port != 0);
+        let reading = Reading { read, overrun: || TableTouched::Any, own_port };
+        Monitor::start(NETLINK_NETFILTER, &[GROUP_RULES], reading)
+    }
+}
+
+/// Somebody changed something in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableTouched {
+    Table(String),
+    /// There was too much to hear it all.
+    Any,
+}
+
 impl<N: Send + 'static> Monitor<N> {
     fn start(protocol: isize, groups: &[u32], reading: Reading<N>) -> Result<Monitor<N>, HostError> {
         let socket = open_socket(protocol, groups).map_err(failed)?;
@@ -131,7 +151,7 @@ struct Ear<N> {
 struct Reading<N> {
     read: fn(u16, &[u8]) -> Option<N>,
     overrun: fn() -> N,
-    /// Of the socket whose changes of routes and neighbours are no news.
+    /// Of the socket whose changes of routes, neighbours and nftables are no news.
     own_port: Option<u32>,
 }
 
@@ -226,8 +246,8 @@ impl<N> Reading<N> {
     }
 
     fn is_own(&self, kind: u16, port: u32) -> bool {
-        self.own_port == Some(port)
-            && matches!(kind, RTM_NEWROUTE | RTM_DELROUTE | RTM_NEWNEIGH | RTM_DELNEIGH)
+        let is_of_routes = matches!(kind, RTM_NEWROUTE | RTM_DELROUTE | RTM_NEWNEIGH | RTM_DELNEIGH);
+        self.own_port == Some(port) && (is_of_routes || is_of_nftables(kind))
     }
 }
 

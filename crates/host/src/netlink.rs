@@ -102,6 +102,10 @@ impl Netlink {
         Ok(Netlink { list_max: Some(POD_LIST_MAX), ..Netlink::open()? })
     }
 
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     /// By which announcements name this socket.
     pub(crate) fn port(&self) -> Result<u32, HostError> {
         let mut address = SocketAddr::new(0, 0);
@@ -233,7 +237,8 @@ impl Netlink {
         }
     }
 
-    fn append(&mut self, buffer: &mut Vec<u8>, message: &Message, flags: u16) -> u32 {
+    /// One message with its header. Gives back by which number its answer goes.
+    pub(crate) fn append(&mut self, buffer: &mut Vec<u8>, message: &Message, flags: u16) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         let length = u32::try_from(HEADER + message.body.len()).expect("a message of ours is small");
         buffer.extend(length.to_ne_bytes());
@@ -247,7 +252,7 @@ impl Netlink {
         self.sequence
     }
 
-    fn send(&self, buffer: &[u8], what: &str) -> Result<(), HostError> {
+    pub(crate) fn send(&self, buffer: &[u8], what: &str) -> Result<(), HostError> {
         let sent = self.socket.send(buffer, 0);
         sent.map(|_| ()).map_err(|source| HostError::Socket { what: what.to_owned(), source })
     }

@@ -40,7 +40,7 @@ pub enum GrantedNamespaces {
 const ORCHESTRATORS: [&str; 2] = ["k8s", "cni"];
 
 /// Records of the cluster that an agent works by.
-pub const READ_KINDS: [Kind; 14] = [
+pub const READ_KINDS: [Kind; 20] = [
     Kind::Node,
     Kind::IpPool,
     Kind::IpReservation,
@@ -52,6 +52,12 @@ pub const READ_KINDS: [Kind; 14] = [
     Kind::Tier,
     Kind::GlobalNetworkPolicy,
     Kind::NetworkPolicy,
+    Kind::StagedGlobalNetworkPolicy,
+    Kind::StagedNetworkPolicy,
+    Kind::StagedKubernetesNetworkPolicy,
+    Kind::GlobalNetworkSet,
+    Kind::NetworkSet,
+    Kind::HostEndpoint,
     Kind::Profile,
     Kind::WorkloadEndpoint,
     Kind::CalicoNodeStatus,

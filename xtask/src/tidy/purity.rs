@@ -12,7 +12,7 @@ use crate::metadata::{Metadata, Package};
 use crate::workspace;
 
 const DECISION_CRATES: &[&str] =
-    &["model", "ipam", "plan", "evidence", "intake", "doctor", "repair", "render"];
+    &["model", "ipam", "plan", "policy", "evidence", "intake", "doctor", "repair", "render"];
 
 /// Crates from outside that a decision crate may name. Each computes; none acts.
 const MAY_NAME: &[&str] = &[

@@ -1,6 +1,6 @@
 //! The agent's metrics.
 
-use ::health::{Counter, CounterByLabel, Gauge, GaugesByLabels, registry};
+use ::health::{Counter, CounterByLabel, Gauge, GaugesByLabels, Totals, registry};
 
 registry! {
     /// All start at 0 with the process.
@@ -25,6 +25,13 @@ registry! {
     rival_routes: Gauge = "rival_routes", "Routes of other programs to addresses of pods";
     policies_unenforced: Gauge = "policies_unenforced",
         "Policies and profiles in the store that would deny traffic but are not enforced";
+
+    policies_in_force: Gauge = "policies_in_force", "Policies that select an endpoint of this node and are in the kernel";
+    policy_changes: Counter = "policy_changes_total", "Transactions by which rules of network policy changed";
+    policy_repairs: Counter = "policy_repairs_total",
+        "Times that rules of network policy were restored after another program changed them";
+    policy_denied: Totals<3> = "policy_denied_packets_total" ["policy", "direction", "rule"],
+        "Packets that a rule of a policy, or the end of a tier, dropped on this node";
 
     routes_wanted: Gauge = "routes_wanted", "Routes to other nodes that this node should have";
     routes_failed: Gauge = "routes_failed", "Routes and tunnel entries that could not be set";

@@ -23,6 +23,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(90);
 const NOT_SERVING: &str = "the agent does not serve its socket";
 const NOT_IN_SYNC: &str = "the store's records are not cached yet";
 const NOT_RECONCILED: &str = "the kernel's state differs from the desired state";
+const NO_POLICY: &str = "the rules of network policy have not been loaded yet";
 const NOT_OBSERVED: &str = "the kernel's state has not been observed yet";
 
 /// What readiness depends on. A condition is met while it has no problems; each part of the agent sets its own with
@@ -47,6 +48,8 @@ pub(crate) enum Condition {
     Rules,
     /// The other nftables rules are loaded: masquerading, and who may send into tunnels.
     ClusterRules,
+    /// The rules of network policy are loaded.
+    Policies,
 }
 
 impl Condition {
@@ -61,6 +64,7 @@ impl Condition {
             Condition::Sessions => "bgp",
             Condition::Rules => "rules",
             Condition::ClusterRules => "cluster-rules",
+            Condition::Policies => "policies",
         }
     }
 }
@@ -264,6 +268,7 @@ fn at_start() -> Conditions {
         (Condition::Sessions, Vec::new()),
         (Condition::Rules, Vec::new()),
         (Condition::ClusterRules, Vec::new()),
+        (Condition::Policies, problem(NO_POLICY)),
     ])
 }
 
@@ -274,7 +279,8 @@ mod tests {
     #[test]
     fn ready_means_all_of_it() {
         let health = Health::new();
-        assert_eq!(health.not_ready().len(), 4);
+        assert_eq!(health.not_ready().len(), 5);
+        health.set_condition(Condition::Policies, Vec::new());
         health.set_routes_missing(Vec::new());
         health.set_serving(true);
         health.set_store_in_sync(true);

@@ -17,13 +17,13 @@ use super::sweep;
 use crate::bgp::{self, BgpOptions};
 
 use crate::failpoint::{self, Point};
-use crate::health::{Health, HealthServer};
+use crate::health::{Condition, Health, HealthServer};
 use crate::journal::Journal;
 use crate::services::{Agent, AgentSetup};
 use crate::state::{self, State};
 use crate::{
-    between, bootstrap, collect, del_queue, findings, guard, node_status, policies, reconcile, recovery,
-    store_health,
+    between, bootstrap, collect, del_queue, enforce, findings, guard, node_status, policies, reconcile,
+    recovery, store_health,
 };
 
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -128,6 +128,7 @@ async fn observe(agent: Arc<Agent>, config: StoreConfig) -> Result<()> {
 async fn stay_alive(agent: &Agent) {
     agent.health.set_reconciled(true);
     agent.health.set_routes_missing(Vec::new());
+    agent.health.set_condition(Condition::Policies, Vec::new());
     loop {
         agent.health.reconciler_is_alive();
         tokio::time::sleep(ALIVE_EVERY).await;
@@ -160,7 +161,8 @@ async fn work(
         }
     });
     let namespaces = agent.namespaces.follow(&*store);
-    let policies = policies::watch(&*store, &agent.node, agent.metrics());
+    let policies = policies::watch(&*store, &agent);
+    let enforcement = enforce::run(&agent, &store);
     let (held, held_blocks) = tokio::sync::watch::channel(None);
     let between = between::run(&agent, &store, &mtu_file, &held);
     let bird_socket = bgp.as_ref().map(|options| options.places.socket.clone());
@@ -177,6 +179,7 @@ async fn work(
         collect::run(&agent, grace),
         recovery::keep(&agent, is_labelled),
         policies,
+        enforcement,
         between,
         bgp,
         status

@@ -15,6 +15,7 @@ use tracing::warn;
 use super::Common;
 use crate::between;
 use crate::endpoints::Endpoints;
+use crate::enforce::Enforcement;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
 use crate::namespaces::Namespaces;
@@ -34,6 +35,7 @@ pub(crate) struct Agent {
     pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
     pub(crate) namespaces: Namespaces,
+    pub(crate) enforcement: Enforcement,
     /// There are links to remove.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
@@ -73,6 +75,7 @@ impl Agent {
         let AgentSetup { node, mode, runtime, journal, state, state_dir, bird_socket } = setup;
         let agent = Agent {
             common: Common::new(state_dir, health),
+            enforcement: Enforcement::new(&node),
             node,
             mode,
             book: AgentBook::default(),
@@ -121,6 +124,9 @@ impl Agent {
 
     /// Removes an attachment from the journal.
     pub(crate) fn forget(&self, sandbox: &Sandbox) -> Result<(), CniError> {
+        if let Some(entry) = self.journal.get(sandbox) {
+            self.enforcement.forget_bare(entry.attachment.device.as_str());
+        }
         self.journal
             .remove(sandbox)
             .map_err(|error| CniError::internal("cannot write the journal").because(&error))?;

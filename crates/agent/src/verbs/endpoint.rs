@@ -152,6 +152,14 @@ impl EndpointId {
     }
 }
 
+/// Whether an attachment has no record where endpoints are views of pods.
+pub(crate) fn is_never_recorded(node: &str, pod: Option<&(String, String)>, sandbox: &Sandbox) -> bool {
+    let pod =
+        pod.map(|(namespace, name)| PodName { namespace: namespace.clone(), name: name.clone(), uid: None });
+    let id = EndpointId::new(Keeping::Views, node, pod.as_ref(), sandbox);
+    id.key().is_ok_and(|key| key.is_none())
+}
+
 /// The wiring that an endpoint record describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wired {

@@ -49,7 +49,7 @@ use model::{Key, Sandbox};
 use serde_json::Value;
 
 pub(crate) use caller::Caller;
-pub(crate) use endpoint::addresses as endpoint_addresses;
+pub(crate) use endpoint::{addresses as endpoint_addresses, is_never_recorded};
 pub(crate) use error::{CniError, code};
 pub(crate) use netconf::NetConf;
 pub(crate) use one_shot::run;

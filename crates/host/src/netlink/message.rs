@@ -53,6 +53,17 @@ impl Message {
         self.with(kind, &value.to_ne_bytes())
     }
 
+    /// In the order of the network, as all of netfilter has it.
+    #[must_use]
+    pub(crate) fn with_be32(self, kind: u16, value: u32) -> Message {
+        self.with(kind, &value.to_be_bytes())
+    }
+
+    #[must_use]
+    pub(crate) fn with_be64(self, kind: u16, value: u64) -> Message {
+        self.with(kind, &value.to_be_bytes())
+    }
+
     /// Text with a closing zero.
     #[must_use]
     pub(crate) fn with_text(self, kind: u16, text: &str) -> Message {
@@ -136,6 +147,15 @@ pub(crate) fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 
 pub(crate) fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// A number in the order of the network, alone.
+pub(crate) fn read_be32(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_be_bytes)
+}
+
+pub(crate) fn read_be64(value: &[u8]) -> Option<u64> {
+    value.try_into().ok().map(u64::from_be_bytes)
 }
 
 /// Text with or without a closing zero.

@@ -140,8 +140,13 @@ impl Scene {
 
     /// Runs in the network of a pod.
     fn inside<T: Send>(&self, index: usize, act: impl FnOnce() -> T + Send) -> T {
+        self.inside_of(index, index, act)
+    }
+
+    /// The same for a pod that was added later, on this node.
+    pub(crate) fn inside_of<T: Send>(&self, node: usize, index: usize, act: impl FnOnce() -> T + Send) -> T {
         let netns = self.pods[index].netns.trim_start_matches('/');
-        let path = self.lab.root_of(self.node(index)).unwrap().join(netns);
+        let path = self.lab.root_of(self.node(node)).unwrap().join(netns);
         NetNs::open(&path).unwrap().visit(act).unwrap()
     }
 

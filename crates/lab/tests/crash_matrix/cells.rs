@@ -126,10 +126,12 @@ impl Points {
         Ok(Points { agent, plugin })
     }
 
-    /// Every crash there is of what concerns one node. Those between nodes are told of where there are several (`between/killed.rs`).
+    /// Every crash there is of what concerns one node. Those between nodes are told of where there are several (`between/killed.rs`), and those
+    /// while policies change where there are some (`policy/windows.rs`).
     pub(crate) fn cells(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
-        let is_of_one_node = |point: &&String| !point.starts_with("between.") && !point.starts_with("bgp.");
+        let elsewhere = ["between.", "bgp.", "policy."];
+        let is_of_one_node = |point: &&String| !elsewhere.iter().any(|sort| point.starts_with(sort));
         for point in self.agent.iter().filter(is_of_one_node) {
             let story = story_of(point)?;
             for way in [Way::Held, Way::AtOnce] {
@@ -214,7 +216,7 @@ fn with_same_id(story: Story) -> Option<Story> {
 fn is_passed_without_agent(point: &str, story: Story) -> bool {
     let is_told =
         matches!(story, Story::Add | Story::FailingAdd | Story::Del | Story::DelWithoutStore | Story::Gc);
-    is_told && !["add.journal-written", "add.after-journal"].contains(&point)
+    is_told && !["add.before-policy", "add.journal-written", "add.after-journal"].contains(&point)
 }
 
 fn stories_of_plugin(point: &str) -> Vec<(Victim, Story)> {

@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
 mod ast;
+mod compose;
 mod parse;
 #[cfg(test)]
 mod properties;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::text::one_column;
 use ast::Expr;
 pub use ast::Labels;
+pub use compose::Requirement;
 
 /// The longest label name that can be asked for.
 pub const LABEL_LEN_MAX: usize = 512;

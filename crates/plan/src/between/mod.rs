@@ -44,7 +44,7 @@ pub use cluster::{Between, Changed};
 pub use environment::{felix_variable_names, felix_variables, joined_settings};
 pub use kernel::{BetweenObserved, RouteFault, Step, changes_of, differences as between_differences};
 pub use mtu::tunnel_overhead;
-pub use nat::TABLE as NAT_TABLE;
+pub use nat::{POLICY_TABLE, TABLE as NAT_TABLE};
 pub use notice::BetweenNotice;
 pub use pods::{AllowedSource, ChainUses, POD_CHAIN, PodGuard};
 pub use protected::Protected;

@@ -11,6 +11,8 @@ use super::settings::NatSettings;
 
 /// All that is ours in nftables is in this table; `delete table` removes it.
 pub const TABLE: &str = "inet plumb";
+/// The rules of network policy are apart, so that neither of the two tables can take the other along.
+pub const POLICY_TABLE: &str = "inet plumb-policy";
 
 /// Loading it replaces whatever the table held, in one step. `guards` are chains of others that belong into it.
 pub(super) fn rules<'a>(

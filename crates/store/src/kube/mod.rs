@@ -22,6 +22,7 @@ mod dial;
 mod failure;
 mod flatten;
 mod layout;
+mod object_watch;
 mod objects;
 mod once;
 mod page;
@@ -53,6 +54,7 @@ use crate::{
 
 pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
+pub use object_watch::{ObjectEvent, ObjectWatch};
 pub use objects::{KubeObjects, ObjectKind, ObjectName, ObjectPage};
 pub use prospect::Prospect;
 

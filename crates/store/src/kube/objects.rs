@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::client::{Answer, Client, Request};
 use super::config::KubeConfig;
 use super::failure::refusal;
+use super::object_watch::ObjectWatch;
 use super::page::PageMetadata;
 use super::range::escaped;
 use super::read::{is_absence, unreadable};
@@ -29,6 +30,12 @@ pub enum ObjectKind {
     Node,
     /// Of nodes: their kubelets renew them.
     Lease,
+    /// Kubernetes' own kind of that name.
+    NetworkPolicy,
+    ClusterNetworkPolicy,
+    AdminNetworkPolicy,
+    BaselineAdminNetworkPolicy,
+    EndpointSlice,
 }
 
 /// One object of Kubernetes.
@@ -43,6 +50,8 @@ pub enum ObjectName<'a> {
 #[derive(Clone, Debug)]
 pub struct ObjectPage {
     pub objects: Vec<Map<String, Value>>,
+    /// Of the moment that it shows.
+    pub revision: String,
     /// Where the next part begins, if there is one.
     pub next: Option<String>,
 }
@@ -68,23 +77,36 @@ const USUAL: [Kind; 3] = [Kind::ClusterInformation, Kind::IpPool, Kind::IpamBloc
 const SERVICE_OF_V3: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v3.projectcalico.org";
 
 impl ObjectKind {
-    fn path(self) -> &'static str {
+    pub(super) fn path(self) -> &'static str {
         match self {
             ObjectKind::Pod => "/api/v1/pods",
             ObjectKind::Node => "/api/v1/nodes",
             ObjectKind::Lease => "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            ObjectKind::NetworkPolicy => "/apis/networking.k8s.io/v1/networkpolicies",
+            ObjectKind::ClusterNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+            }
+            ObjectKind::AdminNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+            ObjectKind::BaselineAdminNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies"
+            }
+            ObjectKind::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
         }
     }
 
-    fn plural(self) -> &'static str {
+    pub fn plural(self) -> &'static str {
         self.path().rsplit('/').next().unwrap_or_default()
     }
 
-    /// The records that such objects show, or belong to.
+    /// The records that such objects show, belong to, or are like.
     fn range(self) -> KeyRange {
         KeyRange::Kind(match self {
             ObjectKind::Pod => Kind::WorkloadEndpoint,
             ObjectKind::Node | ObjectKind::Lease => Kind::Node,
+            ObjectKind::NetworkPolicy | ObjectKind::EndpointSlice => Kind::NetworkPolicy,
+            ObjectKind::ClusterNetworkPolicy
+            | ObjectKind::AdminNetworkPolicy
+            | ObjectKind::BaselineAdminNetworkPolicy => Kind::GlobalNetworkPolicy,
         })
     }
 }
@@ -185,7 +207,8 @@ impl KubeObjects {
                 let page: Answered =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
                 let next = Some(page.metadata.next).filter(|next| !next.is_empty());
-                Ok(ObjectPage { objects: page.items.unwrap_or_default(), next })
+                let revision = page.metadata.resource_version;
+                Ok(ObjectPage { objects: page.items.unwrap_or_default(), revision, next })
             }
             StatusCode::GONE => Err(StoreError::HistoryGone { range: kind.range() }),
             _ => Err(refusal(self.client.address(), &operation, &answer)),
@@ -236,6 +259,11 @@ impl KubeObjects {
         new: &Map<String, Value>,
     ) -> Result<Option<Map<String, Value>>, StoreError> {
         self.write(Method::PUT, path, "replacing", new).await
+    }
+
+    /// Every change after a list.
+    pub fn watch(&self, kind: ObjectKind, revision: &str) -> ObjectWatch {
+        ObjectWatch::new(Arc::clone(&self.client), kind, revision)
     }
 
     async fn write(

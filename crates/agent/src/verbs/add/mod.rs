@@ -20,7 +20,7 @@ use serde_json::Value;
 use store::Record;
 use tracing::{info, warn};
 
-use recording::{Made, Recorded, Recording};
+use recording::{Made, Recorded, RecordedEndpoint, Recording};
 use wiring::{Observed, Preparation, WireError};
 
 use super::endpoint::{Described, EndpointId, Keeping, Wired};
@@ -29,6 +29,7 @@ use super::known::{Known, with_asked};
 use super::result::Answered;
 use super::{Call, Caller, del, delegate, gates, node, profile, queued, ready, records, result};
 use crate::between::read_protected;
+use crate::enforce::{self, Waiting};
 use crate::failpoint::{self, Point};
 use crate::guard::WantedGuard;
 use crate::journal::Entry;
@@ -94,16 +95,21 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     let (recorded, wiring) = add.connect(mtu).await?;
     let done = match profile::ensure(call, &add.book, services).await {
-        Ok(()) => add.remember(&recorded, mtu),
+        Ok(()) => add.await_policy(&recorded).await,
         Err(error) => Err(error),
     };
-    let done = done.and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
+    let done = done
+        .and_then(|()| add.remember(&recorded, mtu))
+        .and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
     if let Err(error) = done {
         add.undo(&recorded).await;
         return Err(error);
     }
     info!(sandbox = %call.sandbox, device = %wiring.host.device, addresses = ?recorded.wired.addresses, "added");
-    gates::await_policy(call.netconf.calico.policy_wait.as_ref(), &add.id).await;
+    if services.agent().is_none() {
+        // Felix, which may still run, says so in a file.
+        gates::await_policy(call.netconf.calico.policy_wait.as_ref(), &add.id).await;
+    }
     failpoint::hit(Point::AddBeforeAnswer);
     let answered = Answered { routes: recorded.routes, mtu: node::configured_mtu(&call.netconf, mtu) };
     Ok(result::of_add(&call.netconf.cni_version, &wiring, netns, &answered))
@@ -274,6 +280,23 @@ impl Add<'_> {
         self.pod = Some(pod);
         failpoint::hit(Point::AddAfterWiring);
         wired
+    }
+
+    /// Returns when the rules of the pod's network policy are in the kernel. Until then its device is shut. A single call has no agent that would
+    /// load any.
+    async fn await_policy(&self, recorded: &Recorded) -> Result<(), CniError> {
+        let Some(agent) = self.services.agent() else { return Ok(()) };
+        if recorded.endpoint == RecordedEndpoint::Namesakes {
+            return Ok(());
+        }
+        failpoint::hit(Point::AddBeforePolicy);
+        let waiting = Waiting {
+            device: recorded.wired.device.as_str(),
+            addresses: &recorded.wired.addresses,
+            is_bare: recorded.endpoint == RecordedEndpoint::Never,
+            timeout: self.call.netconf.policy_timeout.unwrap_or(enforce::TIMEOUT),
+        };
+        agent.enforcement.wait_for(waiting).await
     }
 
     fn remember(&self, recorded: &Recorded, mtu: u32) -> Result<(), CniError> {

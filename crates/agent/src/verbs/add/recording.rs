@@ -35,6 +35,18 @@ pub(super) struct Recorded {
     pub(super) routes: Vec<Value>,
     /// The addresses, each with the prefix length of where it comes from.
     pub(super) networks: Vec<IpNet>,
+    /// Whose endpoint record the store has.
+    pub(super) endpoint: RecordedEndpoint,
+}
+
+/// The endpoint record of an attachment, as network policy looks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedEndpoint {
+    Own,
+    /// It belongs to a later sandbox of the same pod.
+    Namesakes,
+    /// Such attachments have none in this kind of store.
+    Never,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +109,8 @@ impl Recording<'_> {
                 Ok(given) => {
                     let made = Some(Made { replaced: endpoint.into_replaced() });
                     let (wired, Given { networks, routes }) = (self.wired(given.addresses()), given);
-                    return Ok(Recorded { wired, made, is_wired: false, routes, networks });
+                    let endpoint = self.recorded_endpoint()?;
+                    return Ok(Recorded { wired, made, is_wired: false, routes, networks, endpoint });
                 }
                 // Either this sandbox again, or another interface of it.
                 Err(Obstacle::HandleExists) => {
@@ -305,7 +318,8 @@ impl Recording<'_> {
             Some(wired) => !self.is_believed(wired, &held)?,
             None => false,
         };
-        let again = |wired: Wired, given: &Given| Recorded {
+        let again = |wired: Wired, given: &Given, endpoint: RecordedEndpoint| Recorded {
+            endpoint,
             networks: networks_of(&wired.addresses, &given.networks),
             routes: given.routes.clone(),
             wired,
@@ -317,7 +331,7 @@ impl Recording<'_> {
             given.routes = self.call.netconf.configured_routes();
         }
         let addresses = match recorded {
-            Some(wired) if !is_wrong => return Ok(again(wired, &given)),
+            Some(wired) if !is_wrong => return Ok(again(wired, &given, RecordedEndpoint::Own)),
             // Only its device is wrong.
             Some(wired) if held.addresses.is_empty() => wired.addresses,
             _ => confirm::agreed(&[], &held.addresses()),
@@ -328,7 +342,10 @@ impl Recording<'_> {
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
         let wired = Wired { device, mac: mac(self.call), addresses };
         let endpoint = self.write_after(held)?;
-        if is_wrong || !matches!(endpoint, EndpointWrite::Replace(..)) {
+        let mut recorded = self.recorded_endpoint()?;
+        if !is_wrong && matches!(endpoint, EndpointWrite::Replace(..)) {
+            recorded = RecordedEndpoint::Namesakes;
+        } else {
             let resource = self.endpoint_of(&wired, endpoint.earlier())?;
             match self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await {
                 Err(error) if is_wrong && error.is_lost_race() => {
@@ -337,7 +354,12 @@ impl Recording<'_> {
                 outcome => drop(outcome?),
             }
         }
-        Ok(again(wired, &given))
+        Ok(again(wired, &given, recorded))
+    }
+
+    /// Of what this call has just written.
+    fn recorded_endpoint(&self) -> Result<RecordedEndpoint, CniError> {
+        Ok(if self.id.key()?.is_some() { RecordedEndpoint::Own } else { RecordedEndpoint::Never })
     }
 
     /// Whether the record of this sandbox says what IPAM says. Others than us may write a pod's annotations.

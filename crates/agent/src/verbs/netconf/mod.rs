@@ -9,6 +9,7 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub(crate) struct NetConf {
     /// 0 if not set.
     pub(crate) mtu: u64,
     pub(crate) require_mtu_file: bool,
+    /// How long an ADD waits for the pod's network policy; `None` if not set, or 0.
+    pub(crate) policy_timeout: Option<Duration>,
     pub(crate) ipam: IpamConf,
     pub(crate) asked: Asked,
     /// Pods may ask for addresses that are in no pool.
@@ -114,6 +117,7 @@ const KNOWN_KEYS: [&str; 34] = [
     "hostname",
     "mtu",
     "require_mtu_file",
+    "policy_setup_timeout_seconds",
     "ipam",
     "container_settings",
     "feature_control",
@@ -126,7 +130,6 @@ const KNOWN_KEYS: [&str; 34] = [
     "dataplane_options",
     "device_type",
     "include_default_routes",
-    "policy_setup_timeout_seconds",
     "endpoint_status_dir",
     "del_while_not_ready",
 ];
@@ -174,6 +177,9 @@ impl NetConf {
             hostname: text(&document, "hostname")?,
             mtu: number(&document, "mtu")?,
             require_mtu_file: flag(&document, "require_mtu_file", false)?,
+            policy_timeout: Some(number(&document, "policy_setup_timeout_seconds")?)
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
             ignored: ignored_keys(&document, &ipam),
             ipam,
             asked,

@@ -210,6 +210,9 @@ fn mode_unsupported(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn policy_not_enforced(evidence: &mut Evidence, _: usize) -> String {
+    let mut noting = record(Kind::Node, "noting", json!({}));
+    noting.seen.metadata.annotations.insert("plumbline.io/policies-not-enforced".to_owned(), "1".to_owned());
+    evidence.records.add(noting);
     evidence.records.add(record(Kind::GlobalNetworkPolicy, "deny", json!({"selector": "all()"})));
     "cluster".to_owned()
 }

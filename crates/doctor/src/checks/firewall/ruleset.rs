@@ -70,5 +70,6 @@ pub(super) fn weight(rule: &Rule) -> usize {
 }
 
 fn is_ours(chain: &Chain) -> bool {
-    format!("{} {}", chain.family, chain.table) == plan::between::NAT_TABLE
+    let table = format!("{} {}", chain.family, chain.table);
+    [plan::between::NAT_TABLE, plan::between::POLICY_TABLE].contains(&table.as_str())
 }

@@ -10,10 +10,10 @@ const ANNOTATION: &str = "plumbline.io/policies-not-enforced";
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Policies are not enforced",
-    explanation: "The store contains network policies, or profiles with rules that deny, but nodes of this \
-                  cluster run an agent that does not enforce them yet. Traffic that they would deny is \
-                  allowed there.",
-    remedy: "run Calico's Felix for policy on these nodes, or delete the policies if they are not wanted",
+    explanation: "The store contains network policies, or profiles with rules that deny, but the agents of \
+                  some nodes report that they do not enforce them: their rules are not in the kernel, or \
+                  records cannot be read. Traffic that they would deny may be allowed there.",
+    remedy: "check the agent's log and readiness on these nodes, which name the reason: `plumb node status`",
     needs: &[
         &[Need::Record(Kind::NetworkPolicy), Need::Record(Kind::Node)],
         &[Need::Record(Kind::GlobalNetworkPolicy), Need::Record(Kind::Node)],
@@ -28,9 +28,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         .node_views()
         .values()
         .filter(|view| {
-            let is_noted =
-                view.record.is_some_and(|record| record.seen.metadata.annotations.contains_key(ANNOTATION));
-            is_noted || case.node(&view.name).is_some_and(|node| node.attachments.is_some())
+            view.record.is_some_and(|record| record.seen.metadata.annotations.contains_key(ANNOTATION))
         })
         .map(|view| &view.name)
         .collect();
@@ -61,15 +59,15 @@ mod tests {
     use evidence::sample::{record, small};
 
     #[test]
-    fn fires_for_what_denies_where_our_agent_runs() {
+    fn fires_for_what_denies_where_an_agent_says_so() {
         let mut evidence = small();
         evidence.records.add(record(Kind::Profile, "open", json!({"ingress": [{"action": "Allow"}]})));
         silent(&CHECK, &evidence);
         evidence.records.add(record(Kind::GlobalNetworkPolicy, "default.deny", json!({"selector": "all()"})));
-        assert_eq!(only(&CHECK, &evidence).subject, Subject::Cluster);
-        for node in ["worker-0000", "worker-0001", "worker-0002"] {
-            evidence.node_mut(node).attachments = None;
-        }
         silent(&CHECK, &evidence);
+        let mut node = record(Kind::Node, "worker-0009", json!({}));
+        node.seen.metadata.annotations.insert(ANNOTATION.to_owned(), "1".to_owned());
+        evidence.records.add(node);
+        assert_eq!(only(&CHECK, &evidence).subject, Subject::Cluster);
     }
 }

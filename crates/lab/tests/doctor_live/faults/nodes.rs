@@ -209,8 +209,12 @@ fn packets_lost(i: &mut Injection<'_>) -> Result<()> {
 }
 
 fn policy_not_enforced(i: &mut Injection<'_>) -> Result<()> {
-    let spec = json!({"selector": "all()", "types": ["Ingress"], "ingress": [{"action": "Deny"}]});
+    // It selects nothing, so the other nodes' agents, which enforce it, shut no pod of the lab.
+    let spec = json!({"selector": "has(nobody)", "types": ["Ingress"], "ingress": [{"action": "Deny"}]});
     i.put_resource(Kind::GlobalNetworkPolicy, "deny-all", spec)?;
+    i.edit_node(CALICO_NODE, |node| {
+        node["metadata"]["annotations"]["plumbline.io/policies-not-enforced"] = "1".into();
+    })?;
     i.expect("cluster")
 }
 

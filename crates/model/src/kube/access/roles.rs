@@ -83,9 +83,42 @@ const NODE_RULES: &[Rule] = &[
         "settings of the cluster that it works by",
     ),
     rule(
-        Resources::Records(&[Kind::Tier, Kind::GlobalNetworkPolicy, Kind::NetworkPolicy]),
+        Resources::Records(&[
+            Kind::Tier,
+            Kind::GlobalNetworkPolicy,
+            Kind::NetworkPolicy,
+            Kind::StagedGlobalNetworkPolicy,
+            Kind::StagedNetworkPolicy,
+            Kind::StagedKubernetesNetworkPolicy,
+            Kind::GlobalNetworkSet,
+            Kind::NetworkSet,
+            Kind::HostEndpoint,
+        ]),
         READ,
-        "policies: what is not enforced is reported",
+        "policies that it enforces, and what their selectors match",
+    ),
+    rule(
+        Resources::Kubernetes("networking.k8s.io", &["networkpolicies"]),
+        READ,
+        "Kubernetes' own policies, which it enforces",
+    ),
+    rule(
+        Resources::Kubernetes(
+            "policy.networking.k8s.io",
+            &["clusternetworkpolicies", "adminnetworkpolicies", "baselineadminnetworkpolicies"],
+        ),
+        READ,
+        "policies of the cluster's administrators, which it enforces",
+    ),
+    rule(
+        Resources::Kubernetes("discovery.k8s.io", &["endpointslices"]),
+        READ,
+        "the addresses of services that policies name",
+    ),
+    rule(
+        Resources::Kubernetes(CORE, &["serviceaccounts"]),
+        READ,
+        "labels of service accounts, by which policies select pods",
     ),
     rule(
         Resources::Records(&[Kind::IpamBlock, Kind::BlockAffinity]),
