@@ -36,14 +36,14 @@ impl PortMatch {
     }
 }
 
-/// One match for each protocol; without a list, one that matches every packet. A port that cannot be understood is left out, and never
+/// One match for each protocol, in order of their names; without a list, one that matches every packet. A port that cannot be understood is left out, and never
 /// widens the rest.
 pub(super) fn read_ports(at: &At<'_>, remarks: &mut Vec<Arc<str>>) -> Read<Vec<PortMatch>> {
     let items = at.items()?;
     if items.is_empty() {
         return Ok(vec![PortMatch::default()]);
     }
-    let mut found: BTreeMap<u8, Option<PortMatch>> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, u8), Option<PortMatch>> = BTreeMap::new();
     for item in items {
         let (protocol, port) = match read_port(&item) {
             Ok(read) => read,
@@ -63,7 +63,7 @@ pub(super) fn read_ports(at: &At<'_>, remarks: &mut Vec<Arc<str>>) -> Read<Vec<P
     }
     Ok(found
         .into_iter()
-        .map(|(protocol, ports)| {
+        .map(|((_, protocol), ports)| {
             let ports = ports.unwrap_or_default();
             PortMatch { protocol: Some(protocol), ranges: merged(ports.ranges), names: ports.names }
         })
@@ -76,12 +76,13 @@ enum Port {
     Name(Arc<str>),
 }
 
-fn read_port(at: &At<'_>) -> Read<(u8, Port)> {
+/// A protocol by name and number, and the port.
+fn read_port(at: &At<'_>) -> Read<((&'static str, u8), Port)> {
     at.only(&["protocol", "port", "endPort"])?;
     let protocol = match at.field("protocol").word()? {
-        None | Some("TCP") => 6,
-        Some("UDP") => 17,
-        Some("SCTP") => 132,
+        None | Some("TCP") => ("TCP", 6),
+        Some("UDP") => ("UDP", 17),
+        Some("SCTP") => ("SCTP", 132),
         Some(_) => return Err(at.field("protocol").fault("must be TCP, UDP or SCTP")),
     };
     let (port, end) = (at.field("port"), at.field("endPort"));
