@@ -196,7 +196,7 @@ impl Replay<'_> {
     fn say_what_was_swept(&self, before: &State, after: &State, ready: Instant) -> Result<()> {
         let gone = before.endpoints.difference(&after.endpoints).count();
         let addresses = before.addresses.keys().filter(|id| !after.addresses.contains_key(*id)).count();
-        let devices = before.devices.difference(&after.devices).count();
+        let devices = before.indexes.difference(&after.indexes).count();
         self.story.note(&format!(
             "{gone} endpoints, {addresses} addresses and {devices} devices without an owner were removed, {:.1} s after the \
              agents were ready",

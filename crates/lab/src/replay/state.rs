@@ -17,6 +17,8 @@ pub(super) struct State {
     pub(super) addresses: BTreeMap<String, BTreeSet<String>>,
     /// Node and name of each device of a pod.
     pub(super) devices: BTreeSet<(String, String)>,
+    /// Node and interface index of each of them. A new pod may get the name of a lost one's device.
+    pub(super) indexes: BTreeSet<(String, String)>,
     /// Node and destination of each route of ours.
     pub(super) routes: BTreeSet<(String, String)>,
     /// Pods that run.
@@ -37,10 +39,15 @@ impl State {
 
     fn look_at_node(&mut self, cluster: &Cluster, node: &str) -> Result<()> {
         let links = cluster.run_on(node, &["ip", "-o", "link", "show"])?;
-        let names = links.lines().filter_map(|line| line.split(": ").nth(1)?.split('@').next());
-        self.devices.extend(
-            names.filter(|name| name.starts_with("cali")).map(|name| (node.to_owned(), name.to_owned())),
-        );
+        for line in links.lines() {
+            let mut parts = line.split(": ");
+            let (Some(index), Some(name)) = (parts.next(), parts.next()) else { continue };
+            let name = name.split('@').next().unwrap_or(name);
+            if name.starts_with("cali") {
+                self.devices.insert((node.to_owned(), name.to_owned()));
+                self.indexes.insert((node.to_owned(), index.to_owned()));
+            }
+        }
         let routes = cluster.run_on(node, &["ip", "route", "show", "proto", "112"])?;
         let destinations = routes.lines().filter_map(|line| line.split(' ').next());
         self.routes.extend(destinations.map(|to| (node.to_owned(), to.to_owned())));
