@@ -4,7 +4,7 @@ mod http;
 mod registry;
 
 pub use http::HealthServer;
-pub use registry::{Counter, CounterByLabel, Declared, Gauge, GaugesByLabels, Metric};
+pub use registry::{Counter, CounterByLabel, Declared, Gauge, GaugesByLabels, Metric, Totals};
 
 /// What a program says of itself on its pages.
 pub trait Pages: Send + Sync + 'static {

@@ -66,7 +66,7 @@ pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(),
         let of_node = json!({"defaultEndpointToHostAction": "Return"});
         ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
     }
-    match ensure(store, resource(Kind::KubeControllersConfiguration, DEFAULT, controllers())).await {
+    match ensure(store, resource(Kind::KubeControllersConfiguration, "default", controllers())).await {
         // No agent needs it, so a node's own role does not have it. An operator or the controllers create it.
         Err(StoreError::AccessDenied { .. } | StoreError::Unsupported { .. }) => {}
         outcome => outcome?,

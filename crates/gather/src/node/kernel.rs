@@ -56,6 +56,9 @@ pub(super) fn of_survey(survey: &Survey, node: &NodeName, inside: &str) -> Kerne
         ),
         forwards: None,
         sysctls: Some(survey.sysctls.iter().map(sighted_sysctl).collect()),
+        // Only texts have them: a survey asks for the main table.
+        rules: None,
+        other_routes: None,
         partial: PartialKernel {
             links: survey.cut.links,
             addresses: survey.cut.addresses,

@@ -89,7 +89,9 @@ impl Add<'_> {
     /// Whether the container has the interface, for another network.
     async fn has_predecessor(&mut self) -> Result<bool, CniError> {
         let device = node::device_name(None, &self.call.sandbox)?;
-        let (pod, observed) = wiring::observe(self.pod.take(), self.call, &device, self.services).await?;
+        let guard = self.guard().await?;
+        let (pod, observed) =
+            wiring::observe(self.pod.take(), self.call, &device, guard, self.services).await?;
         self.pod = Some(pod);
         let sandbox = &self.call.sandbox;
         Ok(observed.predecessor.is_some_and(|earlier| earlier.owner.container_id() == sandbox.container_id()))

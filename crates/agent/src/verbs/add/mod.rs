@@ -174,7 +174,7 @@ impl Add<'_> {
         refuse_hiding(addresses, &read_protected(&**self.book.store(), &self.node).await?)
     }
 
-    async fn guard(&self) -> Result<WantedGuard, CniError> {
+    pub(super) async fn guard(&self) -> Result<WantedGuard, CniError> {
         Ok(WantedGuard::of_call(self.services, &**self.book.store(), &self.node).await?)
     }
 
