@@ -187,9 +187,23 @@ impl Engine {
     pub(super) fn without(&mut self, part: Part, hidden: Option<String>) {
         self.incomplete.remove(&part);
         self.absent.insert(part);
+        if part == Part::Records(Kind::Profile) && hidden.is_some() {
+            self.use_stand_ins();
+        }
         match hidden {
             Some(reason) => drop(self.hidden.insert(part, reason)),
             None => drop(self.hidden.remove(&part)),
+        }
+    }
+
+    /// The agent may not read what opens the pods of a namespace. Without rights that an earlier version did not need, it shuts no pod.
+    fn use_stand_ins(&mut self) {
+        self.stand_ins = StandIns::new(true);
+        let named = self.calculation.locals().values().flat_map(|local| local.profiles.iter().cloned());
+        for name in named.collect::<BTreeSet<_>>() {
+            if let Some(profile) = self.stand_ins.needed(&name) {
+                self.calculation.put(&profile.key(), &profile);
+            }
         }
     }
 
@@ -422,6 +436,23 @@ mod tests {
         assert!(rewritten.contains("drop") && rewritten.contains("no such expression"), "{rewritten}");
         assert!(!changes.iter().any(|change| change.to_string().contains("gnp/good")), "{changes:?}");
         assert_eq!(engine.problems().len(), 1);
+    }
+
+    #[test]
+    fn profiles_that_may_not_be_read_shut_no_pod() {
+        let mut engine = Engine::new("a");
+        engine.expect(Part::all(true), true);
+        let mut pod = Resource::new(Kind::WorkloadEndpoint, "a-k8s-a-eth0");
+        pod.metadata.namespace = Some("shop".to_owned());
+        pod.body.insert("spec".to_owned(), endpoint("a", "cali1", "10.0.0.1/32"));
+        engine.put_resource(&pod.key(), pod.clone());
+        let opens = |engine: &mut Engine| {
+            let _ = engine.wanted();
+            engine.ruleset().to_string().contains("n-pri-kns.shop/0")
+        };
+        assert!(!opens(&mut engine), "it is not seen yet");
+        engine.without(Part::Records(Kind::Profile), Some("no rights".to_owned()));
+        assert!(opens(&mut engine));
     }
 
     #[test]

@@ -115,12 +115,7 @@ async fn list_and_watch(
         enforcement.engine().remove_object(object.for_policy(), gone.0.as_deref(), &gone.1);
     }
     *cached = listed;
-    let mut engine = enforcement.engine();
-    if engine.round() == round && engine.is_listed(Part::Objects(object)) {
-        info!("cached all records that policy depends on");
-    }
-    drop(engine);
-    enforcement.changed.notify_one();
+    enforcement.object_listed(object, round);
     let mut watch = objects.watch(kind, &revision);
     while let Some(event) = watch.next().await? {
         match event {
@@ -137,6 +132,16 @@ async fn list_and_watch(
         enforcement.changed.notify_one();
     }
     Ok(())
+}
+
+impl Enforcement {
+    fn object_listed(&self, object: Object, round: u64) {
+        let mut engine = self.engine();
+        if engine.round() == round && engine.is_listed(Part::Objects(object)) {
+            info!("cached all records that policy depends on");
+        }
+        self.tell(engine);
+    }
 }
 
 fn named(object: &Map<String, Value>) -> Option<Named> {

@@ -43,12 +43,14 @@ impl StandIns {
         if resource.kind != Kind::WorkloadEndpoint || !self.are_used {
             return Vec::new();
         }
-        let missing = profiles(resource).filter_map(|name| {
-            let namespace = name.strip_prefix(PREFIX)?;
-            let is_needed = !self.recorded.contains(name) && self.made.insert(name.to_owned());
-            is_needed.then(|| stand_in(name, namespace))
-        });
-        missing.collect()
+        profiles(resource).filter_map(|name| self.needed(name)).collect()
+    }
+
+    /// The stand-in for a profile, if it needs one and has none.
+    pub(super) fn needed(&mut self, name: &str) -> Option<Resource> {
+        let namespace = name.strip_prefix(PREFIX).filter(|_| self.are_used)?;
+        let is_needed = !self.recorded.contains(name) && self.made.insert(name.to_owned());
+        is_needed.then(|| stand_in(name, namespace))
     }
 
     /// What takes the place of a record that is gone.
