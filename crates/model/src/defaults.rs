@@ -181,7 +181,9 @@ fn spell_in_object(values: &mut Map<String, Value>, object: &Object) {
     for field in object.fields() {
         let Some(value) = values.get_mut(field.name) else { continue };
         spell(value, &field.ty);
-        if field.zero == Zero::Dropped && is_zero(value) {
+        // Some releases of Calico store the empty sides of a rule, others do not: they stay as they are.
+        let is_object = matches!(field.ty, Type::Object(_));
+        if field.zero == Zero::Dropped && !is_object && is_zero(value) {
             values.remove(field.name);
         }
     }

@@ -61,7 +61,9 @@ fn text() -> impl Strategy<Value = String> {
 /// A value as the schema types it, however unlikely.
 fn typed(ty: Type, depth: usize) -> BoxedStrategy<Value> {
     match ty {
-        Type::Text | Type::TextOf(_) | Type::Sized(..) => text().prop_map(Value::from).boxed(),
+        Type::Text | Type::TextOf(_) | Type::Duration(_) | Type::Sized(..) => {
+            text().prop_map(Value::from).boxed()
+        }
         Type::OneOf(words) | Type::OneOfAnyCase(words) => {
             prop_oneof![prop::sample::select(words).prop_map(Value::from), text().prop_map(Value::from)]
                 .boxed()
@@ -74,7 +76,7 @@ fn typed(ty: Type, depth: usize) -> BoxedStrategy<Value> {
                 any::<f64>().prop_filter_map("finite", |number| Number::from_f64(number).map(Value::Number));
             prop_oneof![any::<i64>().prop_map(Value::from), fraction].boxed()
         }
-        Type::Either(_) | Type::AsNumber | Type::Port => {
+        Type::Either(_) | Type::NamedNumber(_) | Type::AsNumber | Type::Port => {
             prop_oneof![any::<u64>().prop_map(Value::from), text().prop_map(Value::from)].boxed()
         }
         Type::List(list) => {

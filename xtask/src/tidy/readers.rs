@@ -12,6 +12,7 @@ const READERS: &[&str] = &[
     "crates/agent/src/verbs/netconf/mod.rs",
     "crates/agent/src/verbs/request.rs",
     "crates/controller/src/lib.rs",
+    "crates/ctl/src/output/go_template/mod.rs",
     "crates/ctl/src/texts/mod.rs",
     "crates/doctor/src/timeline/mod.rs",
     "crates/evidence/src/lib.rs",

@@ -66,7 +66,7 @@ pub(crate) fn say(text: &str) {
 
 /// The value at a path such as `spec.ingress[0].protocol`.
 fn value_at<'a>(resource: &'a Resource, path: &str) -> Option<&'a Value> {
-    let pointer = path.replace('.', "/").replace('[', "/").replace(']', "");
+    let pointer = path.replace(['.', '['], "/").replace(']', "");
     let (first, rest) = pointer.split_once('/')?;
     resource.body.get(first)?.pointer(&format!("/{rest}"))
 }

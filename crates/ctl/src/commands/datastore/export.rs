@@ -111,7 +111,7 @@ impl NodeNames {
         let of_kubernetes = references
             .filter(|reference| reference.get("orchestrator").and_then(Value::as_str) == Some("k8s"))
             .filter_map(|reference| reference.get("nodeName").and_then(Value::as_str))
-            .last();
+            .next_back();
         let Some(name) = of_kubernetes.filter(|name| !name.is_empty()).map(str::to_owned) else {
             return Err(Failure::new(format!("Node({own}) names no node of Kubernetes"))
                 .hint("every node needs an orchRefs entry with orchestrator k8s; plumb datastore copy needs none")

@@ -55,7 +55,7 @@ struct Parser {
 }
 
 /// What ended a block.
-enum End {
+enum Close {
     End,
     /// With what follows: nothing, or `if …` or `with …`.
     Else(Vec<Word>),
@@ -66,9 +66,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>, String> {
     let pieces = pieces(text)?.into_iter().peekable();
     let mut parser = Parser { pieces, variables: vec![String::new()], depth: 0, line: 1 };
     match parser.block()? {
-        (nodes, End::OfTemplate) => Ok(nodes),
-        (_, End::End) => Err(parser.at("unexpected {{end}}")),
-        (_, End::Else(_)) => Err(parser.at("unexpected {{else}}")),
+        (nodes, Close::OfTemplate) => Ok(nodes),
+        (_, Close::End) => Err(parser.at("unexpected {{end}}")),
+        (_, Close::Else(_)) => Err(parser.at("unexpected {{else}}")),
     }
 }
 
@@ -77,7 +77,7 @@ impl Parser {
         format!("{}: {problem}", self.line)
     }
 
-    fn block(&mut self) -> Result<(Vec<Node>, End), String> {
+    fn block(&mut self) -> Result<(Vec<Node>, Close), String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.at("nested too deep"));
@@ -86,13 +86,15 @@ impl Parser {
         let mut nodes = Vec::new();
         let end = loop {
             match self.pieces.next() {
-                None => break End::OfTemplate,
+                None => break Close::OfTemplate,
                 Some(Piece::Text(text)) => nodes.push(Node::Text(text)),
                 Some(Piece::Action { line, words }) => {
                     self.line = line;
                     match words.split_first() {
-                        Some((Word::Name(name), rest)) if name == "end" && rest.is_empty() => break End::End,
-                        Some((Word::Name(name), rest)) if name == "else" => break End::Else(rest.to_vec()),
+                        Some((Word::Name(name), rest)) if name == "end" && rest.is_empty() => {
+                            break Close::End;
+                        }
+                        Some((Word::Name(name), rest)) if name == "else" => break Close::Else(rest.to_vec()),
                         _ => nodes.push(self.node(words)?),
                     }
                 }
@@ -123,9 +125,9 @@ impl Parser {
         let pipeline = self.pipeline(words)?;
         let (body, end) = self.block()?;
         let otherwise = match end {
-            End::OfTemplate => return Err(self.at("unexpected EOF")),
-            End::End => Vec::new(),
-            End::Else(words) => self.otherwise(words)?,
+            Close::OfTemplate => return Err(self.at("unexpected EOF")),
+            Close::End => Vec::new(),
+            Close::Else(words) => self.otherwise(words)?,
         };
         self.variables.truncate(known);
         Ok(match keyword {
@@ -138,7 +140,7 @@ impl Parser {
     fn otherwise(&mut self, words: Vec<Word>) -> Result<Vec<Node>, String> {
         match words.split_first() {
             None => match self.block()? {
-                (nodes, End::End) => Ok(nodes),
+                (nodes, Close::End) => Ok(nodes),
                 _ => Err(self.at("expected end after {{else}}")),
             },
             Some((Word::Name(name), rest)) if matches!(name.as_str(), "if" | "with") => {

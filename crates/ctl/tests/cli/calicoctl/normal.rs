@@ -54,7 +54,7 @@ fn values_are_spelt_as_calico_stores_them() {
     assert_eq!(felix["failsafeOutboundHostPorts"], json!([]));
     assert!(felix.get("logPrefix").is_none(), "{felix}");
     let policy = spec(&desk, "gnp", "g");
-    assert_eq!(policy["ingress"], json!([{"action": "Allow", "protocol": 17}]));
+    assert_eq!(policy["ingress"], json!([{"action": "Allow", "protocol": 17, "source": {}}]));
     assert!(policy.get("preDNAT").is_none(), "{policy}");
 }
 
