@@ -296,7 +296,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_head_gets_a_response(head in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = respond(target(&head), &impl Pages::new());
+            let _ = respond(target(&head), &Program::default());
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Ground<'e> {
     earlier: Option<Case<'e>>,
     scope: &'e Scope,
     /// Whether kubelets are witnesses.
-    hears_kubelets: bool,
+    pub(super) hears_kubelets: bool,
     served: OnceCell<BTreeSet<NodeName>>,
     held: OnceCell<BTreeMap<&'e HandleId, BTreeMap<Cidr, i64>>>,
     counting: OnceCell<BTreeMap<Cidr, Vec<(&'e HandleId, i64)>>>,
@@ -90,12 +90,6 @@ impl<'e> Ground<'e> {
             counting: OnceCell::new(),
             heard: OnceCell::new(),
         }
-    }
-
-    /// The same, with kubelets as witnesses.
-    #[must_use]
-    pub fn hearing_kubelets(self) -> Ground<'e> {
-        Ground { hears_kubelets: true, ..self }
     }
 
     pub(super) fn is_wanted(&self, remedy: &Remedy, target: &Target) -> bool {

@@ -41,7 +41,9 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
 /// The same, for whoever runs in the cluster and can ask neither runtimes nor kernels: kubelets are witnesses instead. What rests on the word
 /// of one ([`witness::rests_on_kubelet`]) must be found for longer than the grace.
 pub fn plan_hearing_kubelets(evidence: &Evidence, report: &Report, scope: &Scope, options: &Options) -> Plan {
-    plan_on(&Ground::new(evidence, options, scope).hearing_kubelets(), report, scope, options)
+    let mut ground = Ground::new(evidence, options, scope);
+    ground.hears_kubelets = true;
+    plan_on(&ground, report, scope, options)
 }
 
 fn plan_on(ground: &Ground<'_>, report: &Report, scope: &Scope, options: &Options) -> Plan {
