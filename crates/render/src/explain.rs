@@ -148,7 +148,7 @@ fn command_for(need: Need) -> Option<&'static str> {
         Need::Setup => "plumb collect (on the node)",
         Need::Probes => "plumb doctor --probe",
         Need::Log => "journalctl -u kubelet (on the node)",
-        Need::Settings => "kubectl get configmap -n kube-system kube-proxy -o yaml",
+        Need::Settings => "kubectl -n kube-system get configmap kube-proxy -o yaml",
     })
 }
 

@@ -84,7 +84,8 @@ fn is_without_configuration(told: &Told) -> bool {
         .any(|words| told.message.contains(words))
 }
 
-/// Whether the node shows that it has got over what the line says: the kubelet reports, or the node's agent is ready.
+/// Whether the node shows that it has got over what the line says: the kubelet reports, or the node's agent is ready. A line
+/// without a time may be of this moment.
 fn is_outlived(case: &Case<'_>, trouble: Trouble, event: &Sighted<LogEvent>) -> bool {
     use Trouble::{ApiServerUnreachable, ApiUnreachable, RuntimeDown, TyphaCertificate, TyphaUnreachable};
     let is_agent = |pod: &evidence::Pod| {
@@ -92,6 +93,7 @@ fn is_outlived(case: &Case<'_>, trouble: Trouble, event: &Sighted<LogEvent>) -> 
             && pod.ready.is_some_and(|(ready, all)| ready == all && all > 0)
     };
     match trouble {
+        _ if event.seen.at.is_none() => false,
         ApiServerUnreachable | RuntimeDown => is_ready(case, event),
         ApiUnreachable | TyphaCertificate | TyphaUnreachable => {
             event.seen.node.as_ref().is_some_and(|node| case.pods_on(node).any(|pod| is_agent(&pod.seen)))

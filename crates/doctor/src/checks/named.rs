@@ -131,6 +131,14 @@ fn brief(trouble: Trouble, message: &str) -> String {
     format!("{}{text}{}", if before { "… " } else { "" }, if after { " …" } else { "" })
 }
 
+/// The host of an URL with this port in a message: `10.96.0.1` in `Get "https://10.96.0.1:443/api/v1"`.
+pub(in crate::checks) fn host_in<'m>(message: &'m str, port: &str) -> Option<&'m str> {
+    let (_, rest) = message.split_once("https://")?;
+    let (host, rest) = rest.split_once('/')?;
+    let host = host.strip_suffix(port)?;
+    (!host.is_empty() && !rest.is_empty()).then_some(host)
+}
+
 /// One line that names the trouble, for tests.
 #[cfg(test)]
 pub(in crate::checks) fn said(message: &str, count: u32) -> evidence::Evidence {

@@ -2,7 +2,11 @@
 //!
 //! `cargo test -p doctor --test corpus -- --nocapture` prints what was found in each.
 
-#![expect(clippy::disallowed_methods, reason = "evidence is files of this test")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "evidence is files of this test, and it shows what was found"
+)]
 
 mod score;
 

@@ -49,7 +49,7 @@ impl Pod {
 
 impl KubeNode {
     pub fn of_object(object: &Value) -> KubeNode {
-        let (metadata, status) = (&object["metadata"], &object["status"]);
+        let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
         let strings = |value: &Value| {
             let entries = value.as_object().into_iter().flatten();
             entries.map(|(name, value)| (name.clone(), text(value).to_owned())).collect()
@@ -62,8 +62,8 @@ impl KubeNode {
             annotations: strings(&metadata["annotations"]),
             labels: strings(&metadata["labels"]),
             created_at: moment(&metadata["creationTimestamp"]),
-            taints: list(&object["spec"]["taints"]).map(taint).collect(),
-            provider: text(&object["spec"]["providerID"]).to_owned(),
+            taints: list(&spec["taints"]).map(taint).collect(),
+            provider: text(&spec["providerID"]).to_owned(),
             ..KubeNode::default()
         }
     }

@@ -7,7 +7,8 @@ use evidence::{Origin, Setting, SettingKind, Sighted};
 
 /// Notes the options that the containers of a pod are started with.
 pub(super) fn of_pod(object: &Value, origin: &Origin, draft: &mut Draft) {
-    let containers = object["spec"]["containers"].as_array().into_iter().flatten();
+    let spec = &object["spec"];
+    let containers = spec["containers"].as_array().into_iter().flatten();
     let words = containers.flat_map(|container| {
         let lists = [&container["command"], &container["args"]];
         lists.into_iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str)
@@ -18,7 +19,8 @@ pub(super) fn of_pod(object: &Value, origin: &Origin, draft: &mut Draft) {
 
 /// Notes what the configurations of kubeadm and kube-proxy say.
 pub(super) fn of_map(object: &Value, origin: &Origin, draft: &mut Draft) {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let metadata = &object["metadata"];
+    let name = metadata["name"].as_str().unwrap_or_default();
     if !(name.starts_with("kube-proxy") || name.starts_with("kubeadm-config")) {
         return;
     }
@@ -29,7 +31,8 @@ pub(super) fn of_map(object: &Value, origin: &Origin, draft: &mut Draft) {
 
 /// Notes the ranges of services that Kubernetes keeps as objects.
 pub(super) fn of_range(object: &Value, origin: &Origin, draft: &mut Draft) {
-    let ranges = object["spec"]["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let spec = &object["spec"];
+    let ranges = spec["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let found = ranges.map(|range| Setting { kind: SettingKind::ServiceRange, value: range.to_owned() });
     add(found.collect(), origin, draft);
 }
@@ -37,7 +40,8 @@ pub(super) fn of_range(object: &Value, origin: &Origin, draft: &mut Draft) {
 /// Notes a service's address.
 pub(super) fn of_service(object: &Value, origin: &Origin, draft: &mut Draft) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (metadata, address) = (&object["metadata"], text(&object["spec"]["clusterIP"]));
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    let address = text(&spec["clusterIP"]);
     let value = format!("{address} {}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
     if address.parse::<std::net::IpAddr>().is_ok() {
         add(vec![Setting { kind: SettingKind::ServiceAddress, value }], origin, draft);

@@ -1,4 +1,4 @@
-//! `ip rule`: `5270:	from all lookup 52`.
+//! `ip rule`: `5270: from all lookup 52`.
 
 use evidence::kernel::PolicyRule;
 

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::ruleset::Ruleset;
 use super::walk::{self, Dropper, Packet, Transport};
-use super::{Spared, advise};
+use super::{Spared, advise, way_out};
 use crate::checks::bgp::needs_bgp;
 use crate::checks::words::listed;
 use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
+use evidence::firewall::Match;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Firewall drops BGP between nodes",
@@ -80,7 +81,8 @@ fn dropped(case: &Case<'_>, host: &Host<'_>) -> (BTreeSet<String>, BTreeSet<Drop
         let Some(other) = view.internal_ips().find(|address| address.is_ipv4() == own.is_ipv4()) else {
             continue;
         };
-        let packet = Packet { from: other, to: own, incoming: None, outgoing: None, transport: Some(BGP) };
+        let incoming = way_out(host, other).or_else(|| names_no_card(&firewall).then_some("eth0"));
+        let packet = Packet { from: other, to: own, incoming, outgoing: None, transport: Some(BGP) };
         let fate = walk::fate_of_arriving(&firewall, &packet);
         if fate.is_dropped() {
             from.insert(view.name.to_string());
@@ -88,6 +90,15 @@ fn dropped(case: &Case<'_>, host: &Host<'_>) -> (BTreeSet<String>, BTreeSet<Drop
         }
     }
     (from, dropped_by)
+}
+
+/// Whether it is all the same by which NIC a packet comes: then it need not be known.
+fn names_no_card(firewall: &Ruleset<'_>) -> bool {
+    let is_inner = |name: &String| name == "lo" || name.starts_with("cali") || name.starts_with("docker");
+    firewall.chains().flat_map(|chain| &chain.rules).flat_map(|rule| &rule.matches).all(|found| match found {
+        Match::Device { is_not, names, .. } => !is_not && names.iter().all(is_inner),
+        _ => true,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Reported by others: the API server is not reached at its own address.
 
-use crate::checks::named::Report;
+use std::collections::BTreeSet;
+
+use crate::checks::named::{Report, host_in};
+use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Trouble;
 
@@ -31,7 +34,13 @@ const REPORT: Report = Report {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |place| format!("the API server is unreachable from {place}"));
+    let told = case.told_of(Trouble::ApiServerUnreachable);
+    let hosts: BTreeSet<&str> = told.iter().filter_map(|told| host_in(&told.message, ":6443")).collect();
+    let at = if hosts.is_empty() { String::new() } else { format!(" at {}", listed(&hosts)) };
+    let finding = REPORT.tell(case, look, |place| format!("the API server is unreachable{at} from {place}"));
+    if let Some(finding) = finding {
+        finding.known_by("api");
+    }
 }
 
 #[cfg(test)]

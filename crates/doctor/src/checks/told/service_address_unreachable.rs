@@ -1,6 +1,9 @@
 //! Reported by others: the API is not reached by its service address.
 
-use crate::checks::named::Report;
+use std::collections::BTreeSet;
+
+use crate::checks::named::{Report, host_in};
+use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Trouble;
 
@@ -30,7 +33,13 @@ const REPORT: Report = Report {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |place| format!("the Kubernetes API does not answer by its service address on {place}; kube-proxy there is the first suspect"));
+    let told = case.told_of(Trouble::ApiUnreachable);
+    let hosts: BTreeSet<&str> = told.iter().filter_map(|told| host_in(&told.message, ":443")).collect();
+    let at = if hosts.is_empty() { String::new() } else { format!(" {}", listed(&hosts)) };
+    let finding = REPORT.tell(case, look, |place| format!("the Kubernetes API does not answer by its service address{at} on {place}; kube-proxy there is the first suspect"));
+    if let Some(finding) = finding {
+        finding.known_by("api");
+    }
 }
 
 #[cfg(test)]
