@@ -244,7 +244,7 @@ async fn connect(config: &KubeConfig) -> Result<KubeObjects, CniError> {
 
 /// In a pod with a service account of its own, nothing needs to be named.
 fn config_of(conf: &KubernetesConf) -> Result<KubeConfig, CniError> {
-    if !conf.names_a_server() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+    if !conf.names_a_server() && !KubeConfig::is_in_pod() {
         let message = "policy.type is k8s, but the network configuration names no API server";
         return Err(
             CniError::configuration(message).hint("set kubernetes.kubeconfig or kubernetes.k8s_api_root")

@@ -62,6 +62,11 @@ impl fmt::Debug for KubeSettings {
 }
 
 impl KubeConfig {
+    /// Whether this process runs in a pod, whose service account is used where nothing else is named.
+    pub fn is_in_pod() -> bool {
+        is_in_cluster()
+    }
+
     /// What an operator should know about these settings.
     pub(crate) fn warning(&self) -> Option<String> {
         let group = self.api_group.as_deref().filter(|group| !group.is_empty())?;
