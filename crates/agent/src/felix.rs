@@ -1,9 +1,12 @@
 //! Felix's variables in the environment, which take precedence over the node's FelixConfiguration.
 
-use model::Resource;
-use plan::between::{felix_variables, joined_settings};
+use model::{Key, Kind, Resource};
+use plan::between::{BetweenSettings, felix_variables, joined_settings};
 use serde_json::{Map, Value};
+use store::{Lookup, Store, StoreError};
 use tracing::warn;
+
+use crate::follow;
 
 /// Read once: the environment does not change.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,28 @@ impl FelixEnvironment {
     pub(crate) fn before(&self, of_node: Option<&Resource>) -> Option<Resource> {
         joined_settings(&self.fields, of_node)
     }
+
+    /// What holds between nodes: by the records `FelixConfiguration(default)`, the node's own, and `BGPConfiguration(default)`, overridden
+    /// by the environment.
+    pub(crate) fn settings(
+        &self,
+        felix: Option<&Resource>,
+        of_node: Option<&Resource>,
+        bgp: Option<&Resource>,
+    ) -> BetweenSettings {
+        BetweenSettings::read(felix, self.before(of_node).as_ref(), bgp)
+    }
+}
+
+/// What Felix's records and the environment say, for whoever has no cache of records.
+pub(crate) async fn read_settings(store: &dyn Store, node: &str) -> Result<BetweenSettings, StoreError> {
+    let kind = Kind::FelixConfiguration;
+    let names = ["default".to_owned(), format!("node.{node}")];
+    let lookups = names.map(|name| Lookup::Record(Key::cluster(kind, name))).into();
+    let found = store.read(lookups).await?;
+    let mut found = found.iter().map(|records| follow::decode(records.first()?, kind));
+    let (of_all, of_node) = (found.next().flatten(), found.next().flatten());
+    Ok(FelixEnvironment::read().settings(of_all.as_ref(), of_node.as_ref(), None))
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use doctor::mended;
 use host::{Host, HostError, Monitor, RulesTouched};
-use plan::between::{BetweenSettings, ChainUses, PodGuard};
+use plan::between::{ChainUses, PodGuard};
+use store::{Store, StoreError};
 use tracing::{info, warn};
 
-use crate::felix::FelixEnvironment;
-use crate::services::Agent;
+use crate::felix::{self, FelixEnvironment};
+use crate::services::{Agent, Services};
 
 /// The kernel announces changes; this is for announcements that were lost.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
@@ -24,17 +25,27 @@ pub(crate) struct WantedGuard {
 }
 
 impl WantedGuard {
-    /// By the records, once the agent has cached them. A single call has none: it has Felix's variables of its process. So has an agent that
-    /// starts, but what an earlier one loaded by the records stays until this one knows them.
-    pub(crate) fn of(agent: Option<&Agent>) -> WantedGuard {
-        let by_variables = || {
-            let settings = BetweenSettings::read(None, FelixEnvironment::read().before(None).as_ref(), None);
-            PodGuard::new(&settings)
-        };
-        let Some(agent) = agent else { return WantedGuard::exactly(by_variables()) };
+    /// For a call on a node. A single call reads the settings.
+    pub(crate) async fn of_call(
+        services: Services<'_>,
+        store: &dyn Store,
+        node: &str,
+    ) -> Result<WantedGuard, StoreError> {
+        match services.agent() {
+            Some(agent) => Ok(WantedGuard::of(agent)),
+            None => Ok(WantedGuard::exactly(PodGuard::new(&felix::read_settings(store, node).await?))),
+        }
+    }
+
+    /// By the records, once the agent has cached them. One that starts has only Felix's variables of its process, but what an earlier one
+    /// loaded by the records stays until this one knows them.
+    fn of(agent: &Agent) -> WantedGuard {
         match agent.routes.get().and_then(|cache| cache.pod_guard()) {
             Some(guard) => WantedGuard::exactly(guard),
-            None => WantedGuard { guard: by_variables(), chains: PodGuard::least_uses() },
+            None => {
+                let settings = FelixEnvironment::read().settings(None, None, None);
+                WantedGuard { guard: PodGuard::new(&settings), chains: PodGuard::least_uses() }
+            }
         }
     }
 
@@ -89,7 +100,7 @@ async fn touched(monitor: &mut Option<Monitor<RulesTouched>>) -> Result<(), Host
 
 /// Whether they were missing.
 async fn ensure(agent: &Agent) -> Result<bool, HostError> {
-    let wanted = WantedGuard::of(Some(agent));
+    let wanted = WantedGuard::of(agent);
     let outcome = agent.in_kernel(move |host: &mut Host| wanted.ensure(host)).await;
     agent.metrics().pod_guard_missing.set_flag(outcome.is_err());
     let problem = outcome

@@ -280,8 +280,8 @@ impl State {
     }
 
     fn settings(&self) -> BetweenSettings {
-        let of_node = self.environment.before(self.felix_of_node.as_ref());
-        let mut settings = BetweenSettings::read(self.felix.as_ref(), of_node.as_ref(), self.bgp.as_ref());
+        let (felix, of_node) = (self.felix.as_ref(), self.felix_of_node.as_ref());
+        let mut settings = self.environment.settings(felix, of_node, self.bgp.as_ref());
         settings.services.extend(self.kubernetes);
         settings
     }

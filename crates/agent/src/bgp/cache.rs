@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::ipam::{Affinity, AffinityState};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
-use plan::between::{BetweenSettings, Encapsulation, PoolView, Writer};
+use plan::between::{Encapsulation, PoolView, Writer};
 use plan::bgp::{BgpFilter, BgpNode, BgpPeer, BgpPool, BgpSettings, BgpView};
 use serde_json::Value;
 use store::{Record, Store};
@@ -179,8 +179,8 @@ impl State {
     }
 
     fn whole(&self, node: &str, held: &[(Cidr, Encapsulation)]) -> BgpView {
-        let own = self.environment.before(self.felix.get(&format!("{OF_NODE}{node}")));
-        let between = BetweenSettings::read(self.felix.get(DEFAULT), own.as_ref(), self.bgp.get(DEFAULT));
+        let own = self.felix.get(&format!("{OF_NODE}{node}"));
+        let between = self.environment.settings(self.felix.get(DEFAULT), own, self.bgp.get(DEFAULT));
         let writes_direct = between.writer() == Writer::Bird;
         let of_pool = |cidr, encapsulation, is_exported| BgpPool {
             cidr,

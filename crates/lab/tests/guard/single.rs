@@ -121,6 +121,28 @@ fn without_an_agent_pods_send_only_from_their_own_addresses() {
     bench.assert_nothing_left();
 }
 
+/// FelixConfiguration, of the cluster and of the node, holds for single calls as it does for an agent.
+#[test]
+fn without_an_agent_the_rules_are_those_of_the_records() {
+    let Some(bench) = bench("without_an_agent_the_rules_are_those_of_the_records") else { return };
+    let keeps_vxlan_out = |name: &str| {
+        add(&bench, &bench.pod("shop", name));
+        on_node(&bench, "nft list table inet plumb").contains("4789")
+    };
+    let lets_through = |lets: bool| json!({ "allowVXLANPacketsFromWorkloads": lets });
+    bench.put(Kind::FelixConfiguration, "default", lets_through(true));
+    assert!(!keeps_vxlan_out("web-0"));
+    let of_node = format!("node.{}", bench.node.name());
+    bench.put(Kind::FelixConfiguration, &of_node, lets_through(false));
+    assert!(keeps_vxlan_out("web-1"), "the node's own come first");
+    bench.put(Kind::FelixConfiguration, "node.another", lets_through(true));
+    on_node(&bench, "nft delete table inet plumb");
+    assert!(keeps_vxlan_out("web-2"), "another node's are not this one's");
+    bench.put(Kind::FelixConfiguration, &of_node, lets_through(true));
+    on_node(&bench, "nft delete table inet plumb");
+    assert!(!keeps_vxlan_out("web-3"));
+}
+
 /// Where `PATH` has a program.
 fn find(program: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;

@@ -24,6 +24,7 @@ use super::error::CniError;
 use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
 use crate::between::read_protected;
 use crate::failpoint::{self, Point};
+use crate::guard::WantedGuard;
 use crate::journal::Entry;
 use crate::services::Services;
 
@@ -127,7 +128,9 @@ impl Add<'_> {
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let (pod, observed) = wiring::observe(self.pod.take(), self.call, device, self.services).await?;
+        let guard = WantedGuard::of_call(self.services, &**self.book.store(), &self.node).await?;
+        let (pod, observed) =
+            wiring::observe(self.pod.take(), self.call, device, guard, self.services).await?;
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
         let preparation = Preparation {

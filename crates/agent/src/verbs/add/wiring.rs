@@ -24,11 +24,11 @@ pub(super) async fn observe(
     opened: Option<PodNamespace>,
     call: &Call,
     device: &DeviceName,
+    guard: WantedGuard,
     services: Services<'_>,
 ) -> Result<(PodNamespace, Observed), HostError> {
     let netns = call.request.netns.clone().unwrap_or_default();
     let (sandbox, device) = (call.sandbox.clone(), device.clone());
-    let guard = WantedGuard::of(services.agent());
     let observe = move |host: &mut Host| {
         let mut pod = opened.map_or_else(|| host.open_pod(&netns), Ok)?;
         // Before the pod has a device, so that even its first packet has a source address of its own.
