@@ -31,7 +31,7 @@ const BENCHES: &[(&str, &[Source])] = &[
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let (name, as_json) = parse(args)?;
+    let Wanted { name, as_json, is_quick } = parse(args)?;
     let sources = find(&name)?;
     packages::ensure(packages::FOR_TESTS)?;
     if name == "kube" {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     let mut figures = Vec::new();
     for source in sources {
-        figures.extend(measure(source)?);
+        figures.extend(measure(source, is_quick)?);
     }
     if as_json {
         println!("{}", json!({"bench": name, "figures": figures}));
@@ -49,13 +49,25 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-fn parse(args: &[String]) -> Result<(String, bool)> {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        [name] | [name, "-o", "table"] if !name.starts_with('-') => Ok((name.to_owned(), false)),
-        [name, "-o", "json"] | ["-o", "json", name] => Ok((name.to_owned(), true)),
-        _ => bail!("usage: cargo xtask bench NAME [-o json]; NAME is one of: {}", names()),
-    }
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    name: String,
+    as_json: bool,
+    /// A trial: few of everything, for the benches that know the flag.
+    is_quick: bool,
+}
+
+fn parse(args: &[String]) -> Result<Wanted> {
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let count = args.len();
+    args.retain(|arg| *arg != "--quick");
+    let is_quick = args.len() < count;
+    let (name, as_json) = match args[..] {
+        [name] | [name, "-o", "table"] if !name.starts_with('-') => (name, false),
+        [name, "-o", "json"] | ["-o", "json", name] => (name, true),
+        _ => bail!("usage: cargo xtask bench NAME [-o json] [--quick]; NAME is one of: {}", names()),
+    };
+    Ok(Wanted { name: name.to_owned(), as_json, is_quick })
 }
 
 fn names() -> String {
@@ -70,10 +82,11 @@ fn find(name: &str) -> Result<&'static [Source]> {
 }
 
 /// Builds and runs one measurement. Progress goes to the terminal, figures come back.
-fn measure(source: &Source) -> Result<Vec<Value>> {
+fn measure(source: &Source, is_quick: bool) -> Result<Vec<Value>> {
     eprintln!("measuring: bench {} of {}, in its release build", source.bench, source.package);
     let output = workspace::cargo()
         .args(["bench", "--quiet", "--package", source.package, "--bench", source.bench, "--", "-o", "json"])
+        .args(is_quick.then_some("--quick"))
         .env("PATH", workspace::search_path())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -134,8 +147,10 @@ mod tests {
 
     #[test]
     fn the_command_line_is_understood() {
-        assert_eq!(parse(&words("store")).unwrap(), ("store".to_owned(), false));
-        assert_eq!(parse(&words("store -o json")).unwrap(), ("store".to_owned(), true));
+        let wanted = |as_json, is_quick| Wanted { name: "kube".to_owned(), as_json, is_quick };
+        assert_eq!(parse(&words("kube")).unwrap(), wanted(false, false));
+        assert_eq!(parse(&words("kube -o json")).unwrap(), wanted(true, false));
+        assert_eq!(parse(&words("--quick kube")).unwrap(), wanted(false, true));
         for wrong in ["", "-o json", "store -o xml", "store extra"] {
             assert!(parse(&words(wrong)).is_err(), "{wrong}");
         }

@@ -1,13 +1,15 @@
 //! What `plumb` costs on a large Kubernetes cluster, beside `kubectl` reading the same pods: a table of all endpoints, and the check
-//! of all addresses. All programs write to /dev/null; their runs alternate.
+//! of all addresses. All have the rights of the shipped account for operators who look, and write to /dev/null; their runs alternate.
 //!
-//! `cargo bench -p ctl --bench kube [-- -o json]`, or with what agents cost by `cargo xtask bench kube`. `PLUMB_BENCH_NODES` makes
-//! the cluster smaller, for a trial.
+//! `cargo bench -p ctl --bench kube [-- -o json] [-- --quick]`, or with what agents cost by `cargo xtask bench kube`. `--quick`, or
+//! `PLUMB_BENCH_NODES`, makes the cluster smaller, for a trial.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use model::kube::{Layout, access};
+use serde_json::json;
 use sim::kubernetes::Cluster;
 use testkit::figures::{self, Figure, Goal, Peer, median};
 use testkit::process::{peak_mib, run, seconds};
@@ -15,6 +17,8 @@ use testkit::process::{peak_mib, run, seconds};
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const KUBECTL: &str = "kubectl get pods -A";
 const NODES: usize = 5_000;
+/// To see whether it works.
+const NODES_QUICK: usize = 50;
 const PODS_PER_NODE: usize = 30;
 const RUNS: usize = 5;
 /// Of each program.
@@ -26,7 +30,10 @@ fn main() -> Result<()> {
             eprintln!("not measured: {reason}");
             Vec::new()
         }
-        None => measure(testkit::figures::nodes(NODES)?)?,
+        None => {
+            let is_quick = std::env::args().any(|argument| argument == "--quick");
+            measure(figures::nodes(if is_quick { NODES_QUICK } else { NODES })?)?
+        }
     };
     figures::print("kube", &figures);
     Ok(())
@@ -36,7 +43,13 @@ fn measure(nodes: usize) -> Result<Vec<Figure>> {
     let cluster = Cluster { nodes, pods_per_node: PODS_PER_NODE };
     let mut server = Cluster::server()?;
     cluster.write(&mut server)?;
-    let programs = Programs { kubeconfig: server.kubeconfig()?, kubectl: kubectl()?, pods: cluster.pods() };
+    let api = server.api();
+    access::accounts_and_roles(Layout::V1, access::NAMESPACE)
+        .iter()
+        .try_for_each(|manifest| api.apply(manifest, ""))?;
+    let token = api.loose_token_of(access::NAMESPACE, access::READER_ACCOUNT)?;
+    let kubeconfig = server.write_kubeconfig("reader", &server.url(), json!({ "token": token }))?;
+    let programs = Programs { kubeconfig, kubectl: kubectl()?, pods: cluster.pods() };
     programs.see_that_all_is_shown()?;
     let mut times: [Vec<f64>; 3] = Default::default();
     for run in 1..=RUNS {

@@ -1,6 +1,6 @@
 //! Pods that come and go on other nodes, with all that their agents write.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,33 +15,35 @@ use serde_json::json;
 use sim::kubernetes::node_name;
 use store::Store;
 use store::kube::{KubeConfig, KubeStore};
-use testkit::kube::Api;
+use testkit::kube::{Api, KubeApiServer};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::side::credential;
 
 /// Over so many nodes.
 const SPREAD: usize = 20;
 const LIFETIME: Duration = Duration::from_secs(5);
 const NAMESPACE: &str = "default";
 
-#[derive(Clone, Copy)]
+/// Names of nodes, each with the credential of its agent.
+pub(crate) fn others(server: &KubeApiServer, nodes: usize) -> Result<Vec<(String, PathBuf)>> {
+    let credential = |node: String| Ok((node.clone(), credential(server, &server.url(), &node)?));
+    (1..nodes).take(SPREAD).map(|number| credential(node_name(number))).collect()
+}
+
 pub(crate) struct Churn {
-    pub(crate) nodes: usize,
+    pub(crate) others: Vec<(String, PathBuf)>,
     pub(crate) per_second: u32,
 }
 
 impl Churn {
     /// Does something once as many pods go as come. The calling thread is where the server is.
-    pub(crate) fn during<T: Send>(
-        self,
-        api: &Api,
-        kubeconfig: &Path,
-        act: impl FnOnce() -> T + Send,
-    ) -> Result<T> {
+    pub(crate) fn during<T: Send>(&self, api: &Api, act: impl FnOnce() -> T + Send) -> Result<T> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (stop, gone) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            let churning = scope.spawn(|| runtime.block_on(self.run(api, kubeconfig, &stop, &gone)));
+            let churning = scope.spawn(|| runtime.block_on(self.run(api, &stop, &gone)));
             while gone.load(Ordering::Relaxed) < self.per_second as usize && !churning.is_finished() {
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -56,15 +58,14 @@ impl Churn {
         })
     }
 
-    async fn run(self, api: &Api, kubeconfig: &Path, stop: &AtomicBool, gone: &AtomicUsize) -> Result<()> {
-        let config = KubeConfig { kubeconfig: Some(kubeconfig.to_owned()), ..KubeConfig::default() };
-        let store: Arc<dyn Store> = Arc::new(KubeStore::connect(config).await?);
+    async fn run(&self, api: &Api, stop: &AtomicBool, gone: &AtomicUsize) -> Result<()> {
         let mut agents = Vec::new();
-        for number in (1..self.nodes).take(SPREAD) {
-            let node = node_name(number);
-            let book = Book::following(Arc::clone(&store), Settings::default(), &node);
+        for (node, kubeconfig) in &self.others {
+            let config = KubeConfig { kubeconfig: Some(kubeconfig.clone()), ..KubeConfig::default() };
+            let store: Arc<dyn Store> = Arc::new(KubeStore::connect(config).await?);
+            let book = Book::following(store, Settings::default(), node);
             book.in_sync().await;
-            agents.push(Agent { api: api.clone(), book, node });
+            agents.push(Agent { api: api.clone(), book, node: node.clone() });
         }
         let mut ticks = interval(Duration::from_secs(1) / self.per_second);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lab::{Lab, Node};
-use serde_json::json;
 use sim::kubernetes::Cluster;
 use testkit::effort::resident_bytes;
 use testkit::figures::{Figure, Goal};
 use testkit::forwarder::Forwarder;
-use testkit::kube::ADMIN_TOKEN;
 
 use crate::Extent;
-use crate::churn::Churn;
-use crate::side::{Place, Side};
+use crate::churn::{self, Churn};
+use crate::side::{self, Place, Side};
 
 const PODS_PER_NODE: usize = 30;
 /// Beside those of the other nodes, in the same network.
@@ -30,19 +28,20 @@ pub(crate) fn measure(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let cluster = Cluster { nodes: extent.nodes, pods_per_node: PODS_PER_NODE };
     let node = lone_node(lab)?;
     eprintln!("measuring: an agent in a cluster of {} nodes and {} pods", cluster.nodes, cluster.pods());
-    let (server, wire, kubeconfigs) = node.namespace().visit(|| -> Result<_> {
+    let (server, wire, kubeconfig, others) = node.namespace().visit(|| -> Result<_> {
         let mut server = Cluster::server()?;
         cluster.write(&mut server)?;
+        side::install_access(&server.api())?;
+        side::register(&server.api(), node.name(), ADDRESS)?;
         let wire = Forwarder::to(server.port());
         let url = format!("https://127.0.0.1:{}", wire.port());
-        let of_agent = server.write_kubeconfig("agent", &url, json!({ "token": ADMIN_TOKEN }))?;
-        let of_others = server.kubeconfig()?;
-        Ok((server, wire, [of_agent, of_others]))
+        let kubeconfig = side::credential(&server, &url, node.name())?;
+        let others = churn::others(&server, cluster.nodes)?;
+        Ok((server, wire, kubeconfig, others))
     })??;
-    let [kubeconfig, of_others] = kubeconfigs;
     let place = Place::Kubernetes { kubeconfig, api: server.api() };
     let before = wire.answered_bytes();
-    let side = Side::start(lab, node, place, ADDRESS)?;
+    let side = Side::start(lab, node, place, ADDRESS, extent.plugin(lab)?)?;
     let names: Vec<String> = (0..extent.bursts[1]).map(|number| format!("local-{number}")).collect();
     let pods = side.pods(lab, &names)?;
     side.at_once("ADD", &pods)?;
@@ -50,9 +49,8 @@ pub(crate) fn measure(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let start_mib = mib(wire.answered_bytes() - before);
     let resident = mib(resident_bytes(side.agent.id())?);
     let quiet = heard(&wire);
-    let churn = Churn { nodes: cluster.nodes, per_second: PER_SECOND };
-    let disturbed =
-        side.node.namespace().visit(|| churn.during(&server.api(), &of_others, || heard(&wire)))??;
+    let churn = Churn { others, per_second: PER_SECOND };
+    let disturbed = side.node.namespace().visit(|| churn.during(&server.api(), || heard(&wire)))??;
     let after = mib(resident_bytes(side.agent.id())?);
     let of = |what: &str| {
         format!("agent with {} pods, {} nodes, {} pods: {what}", pods.len(), cluster.nodes, cluster.pods())

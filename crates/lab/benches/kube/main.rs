@@ -2,7 +2,8 @@
 //! SQLite, and what an agent holds and hears in a large cluster.
 //!
 //! `cargo xtask bench kube`, or `cargo bench -p lab --bench kube [-- -o json] [-- --quick] [-- --calls]` (calls only: not the large
-//! cluster). `PLUMB_BENCH_NODES` makes the cluster smaller, for a trial. The agents, the stores and the API server are real.
+//! cluster). `--quick` is for a trial: few of everything, and a plugin that need not be released. `PLUMB_BENCH_NODES` alone makes the
+//! cluster smaller. The agents, the stores and the API server are real, and the agents have the shipped role's rights and no others.
 
 mod churn;
 mod large;
@@ -12,6 +13,8 @@ mod plugin;
 mod requests;
 mod side;
 mod small;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use testkit::figures;
@@ -27,11 +30,19 @@ pub(crate) struct Extent {
     bursts: [usize; 2],
     /// Of the large cluster.
     nodes: usize,
+    /// Of what is not measured here, the plugin, any build is good enough.
+    is_trial: bool,
 }
 
-const FULL: Extent = Extent { runs: 5, singles: 30, bursts: [30, 110], nodes: 5_000 };
+const FULL: Extent = Extent { runs: 5, singles: 30, bursts: [30, 110], nodes: 5_000, is_trial: false };
 /// To see whether it works.
-const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10], nodes: 50 };
+const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10], nodes: 50, is_trial: true };
+
+impl Extent {
+    fn plugin(self, lab: &lab::Lab) -> Result<PathBuf> {
+        if self.is_trial { Ok(lab.programs().cni()) } else { plugin::released() }
+    }
+}
 
 fn main() -> Result<()> {
     let is_asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);

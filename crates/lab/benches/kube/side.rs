@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use lab::{Lab, Node, Pod};
+use model::kube::{Layout, access};
 use serde_json::json;
 use testkit::figures::Run;
-use testkit::kube::Api;
+use testkit::kube::{Api, KubeApiServer};
 use testkit::process::{Process, command, wait_until};
 
-use crate::plugin::{self, Plugin};
+use crate::plugin::Plugin;
 
 /// Of all pods.
 const NAMESPACE: &str = "default";
@@ -54,19 +55,22 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// The store has pools. Its node, where an API knows it, has `address`.
-    pub(crate) fn start(lab: &Lab, node: Node, place: Place, address: &str) -> Result<Side> {
+    /// The store has pools, and knows the node. The program is called as a plugin.
+    pub(crate) fn start(
+        lab: &Lab,
+        node: Node,
+        place: Place,
+        address: &str,
+        program: PathBuf,
+    ) -> Result<Side> {
         let folder = lab.folder().join(format!("{}-state", node.name()));
         std::fs::create_dir(&folder)?;
-        if let Place::Kubernetes { api, .. } = &place {
-            node.namespace().visit(|| register(api, node.name(), address))??;
-        }
         let agent = start_agent(lab, &node, &place, address, &folder)?;
         let netconf = json!({
             "cniVersion": "1.0.0", "name": Lab::NETWORK, "type": "plumb-cni", "nodename": node.name(), "mtu": 1450,
             "log_level": "warn", "agent_socket": folder.join("agent.sock"), "state_dir": folder,
         });
-        let plugin = Plugin::new(plugin::released()?, netconf);
+        let plugin = Plugin::new(program, netconf);
         let (adds, runs) = Default::default();
         let side = Side { plugin, agent, node, place, adds, runs };
         let pods = side.pods(lab, &["first".to_owned()])?;
@@ -152,8 +156,21 @@ fn start_agent(
     Ok(Process::spawn(agent)?)
 }
 
+/// Makes the accounts, roles and policies that are shipped. What an agent's credential cannot do is then refused.
+pub(crate) fn install_access(api: &Api) -> Result<()> {
+    let manifests =
+        [access::accounts_and_roles, access::policies].map(|make| make(Layout::V1, access::NAMESPACE));
+    manifests.concat().iter().try_for_each(|manifest| api.apply(manifest, ""))
+}
+
+/// A kubeconfig with the credential of a node's agent: a token of the shipped account that is bound to the node.
+pub(crate) fn credential(server: &KubeApiServer, url: &str, node: &str) -> Result<PathBuf> {
+    let token = server.api().token_of(access::NAMESPACE, access::NODE_ACCOUNT, "Node", node)?;
+    server.write_kubeconfig(node, url, json!({ "token": token }))
+}
+
 /// What a kubelet does when it starts.
-fn register(api: &Api, name: &str, address: &str) -> Result<()> {
+pub(crate) fn register(api: &Api, name: &str, address: &str) -> Result<()> {
     api.create("/api/v1/nodes", &json!({ "metadata": { "name": name } }))?;
     let Some((address, _)) = address.split_once('/') else { return Ok(()) };
     let status = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": address }] } });

@@ -14,7 +14,7 @@ use testkit::kube::{self, Api, KubeApiServer};
 
 use crate::Extent;
 use crate::requests::Requests;
-use crate::side::{Place, Side};
+use crate::side::{self, Place, Side};
 
 /// How long an agent without work is listened to.
 const IDLE: Duration = Duration::from_secs(30);
@@ -24,27 +24,31 @@ const DURABLE: &str = "--unsafe-no-fsync=false";
 pub(crate) fn measure(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let node = lab.node("kube")?;
     let setup = kube::Setup { etcd_args: vec![DURABLE.to_owned()], ..kube::Setup::default() };
+    let program = extent.plugin(lab)?;
     let (server, kubeconfig) = node.namespace().visit(|| -> Result<_> {
         let server = KubeApiServer::start(setup)?;
-        server.api().define(&model::kube::definitions(model::kube::Layout::V1))?;
-        let kubeconfig = server.kubeconfig()?;
+        let api = server.api();
+        api.define(&model::kube::definitions(model::kube::Layout::V1))?;
+        fill(&Place::Kubernetes { kubeconfig: server.kubeconfig()?, api: server.api() })?;
+        side::install_access(&api)?;
+        side::register(&api, node.name(), "none")?;
+        let kubeconfig = side::credential(&server, &server.url(), node.name())?;
         Ok((server, kubeconfig))
     })??;
     let place = Place::Kubernetes { kubeconfig, api: server.api() };
-    node.namespace().visit(|| fill(&place))??;
-    let kubernetes = Side::start(lab, node, place, "none")?;
+    let kubernetes = Side::start(lab, node, place, "none", program.clone())?;
 
     let node = lab.node("etcd")?;
     let setup = Setup { extra_args: vec![DURABLE.to_owned()], ..Setup::default() };
     let etcd = node.namespace().visit(|| EtcdCluster::start(setup))??;
     let place = Place::Etcd(etcd.endpoint(0));
     node.namespace().visit(|| fill(&place))??;
-    let on_etcd = Side::start(lab, node, place, "none")?;
+    let on_etcd = Side::start(lab, node, place, "none", program.clone())?;
 
     let node = lab.node("sqlite")?;
     let place = Place::Sqlite(lab.folder().join("kube-bench.db"));
     fill(&place)?;
-    let on_sqlite = Side::start(lab, node, place, "none")?;
+    let on_sqlite = Side::start(lab, node, place, "none", program)?;
 
     let mut figures = requests(lab, extent, &kubernetes, &server.api())?;
     figures.extend(times(lab, extent, [kubernetes, on_etcd, on_sqlite])?);

@@ -95,7 +95,16 @@ impl Api {
     /// A token of a service account, bound to a `Pod` (in the account's namespace) or a `Node`.
     pub fn token_of(&self, namespace: &str, account: &str, kind: &str, name: &str) -> Result<String> {
         let bound = json!({ "apiVersion": "v1", "kind": kind, "name": name });
-        let request = json!({ "spec": { "boundObjectRef": bound, "expirationSeconds": 3600 } });
+        self.token(namespace, account, json!({ "boundObjectRef": bound, "expirationSeconds": 3600 }))
+    }
+
+    /// A token of a service account that is bound to nothing, as an operator has it.
+    pub fn loose_token_of(&self, namespace: &str, account: &str) -> Result<String> {
+        self.token(namespace, account, json!({ "expirationSeconds": 3600 }))
+    }
+
+    fn token(&self, namespace: &str, account: &str, spec: Value) -> Result<String> {
+        let request = json!({ "spec": spec });
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         let answer = self.create(&path, &request)?;
         Ok(answer["status"]["token"].as_str().context("a token")?.to_owned())

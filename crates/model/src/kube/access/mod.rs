@@ -14,6 +14,8 @@ pub use roles::{Role, Rule, accounts_and_roles, roles};
 pub const NAMESPACE: &str = "kube-system";
 /// The account of the agents.
 pub const NODE_ACCOUNT: &str = "plumb-node";
+/// Of operators who look.
+pub const READER_ACCOUNT: &str = "plumb-reader";
 /// The group of agents that have a client certificate instead of an account's token.
 pub const NODES_GROUP: &str = "plumb:nodes";
 /// Such an agent's user name is this and its node's name.

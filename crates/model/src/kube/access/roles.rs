@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{NODE_ACCOUNT, NODES_GROUP, RECLAIM};
+use super::{NODE_ACCOUNT, NODES_GROUP, READER_ACCOUNT, RECLAIM};
 use crate::Kind;
 use crate::kube::{Layout, has_status_apart, is_custom_resource};
 
 const READ: &[&str] = &["get", "list", "watch"];
-const READER_ACCOUNT: &str = "plumb-reader";
 const OPERATOR_ACCOUNT: &str = "plumb-operator";
 const CORE: &str = "";
 const RBAC: &str = "rbac.authorization.k8s.io";
