@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::{Agent, wait_until};
+use crate::stories::on_sqlite_and_kubernetes;
 
 /// A runtime for the agent to ask, with these sandboxes.
 pub(crate) fn runtime(bench: &Bench, ready: &[&Pod]) -> Listing {
@@ -51,6 +52,12 @@ pub(crate) fn as_calico_made_it(bench: &Bench, pod: &Pod, address: IpAddr) -> St
     node.ip(&["route", "add", &address, "dev", &device, "scope", "link"]).unwrap();
     pod.netns().ip(&["neigh", "flush", "dev", "eth0", "nud", "permanent"]).unwrap();
     assert_eq!(alias_of(bench, &device), None);
+    if let Some(cluster) = bench.cluster() {
+        // Our plugin notes more on the pod than Calico's.
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let noted = json!({"metadata": {"annotations": {"plumbline.io/mac": null, "plumbline.io/interface-name": null}}});
+        assert_eq!(cluster.api().patch("merge", &path, &noted).unwrap().status, 200);
+    }
     device
 }
 
@@ -67,20 +74,18 @@ fn assert_protected(bench: &Bench, agent: &Agent, pod: &Pod, address: IpAddr) {
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
 }
 
-#[test]
-fn pods_of_single_calls_are_taken_over() {
-    let Some(bench) = Bench::new("pods_of_single_calls_are_taken_over") else { return };
+fn pods_of_single_calls_are_taken_over(bench: &Bench) {
     let (pod, unlisted) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-1"));
     let (address, other) = (bench.add(&pod).address().unwrap(), bench.add(&unlisted).address().unwrap());
-    let _runtime = runtime(&bench, &[&pod]);
-    let agent = agent_with_runtime(&bench);
+    let _runtime = runtime(bench, &[&pod]);
+    let agent = agent_with_runtime(bench);
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
     assert_eq!(bench.metric("adopted_total"), 1);
-    assert_protected(&bench, &agent, &pod, address);
+    assert_protected(bench, &agent, &pod, address);
     // The entry survives a restart, and knows the namespace: a device that was deleted is made anew.
     agent.kill();
     let agent = bench.agent(&[]);
-    let device = device_of(&bench, &pod);
+    let device = device_of(bench, &pod);
     bench.node.namespace().ip(&["link", "del", &device]).unwrap();
     let add = bench.agent_call("CHECK", &pod);
     let answer = bench.agent_add(&pod).result().unwrap();
@@ -95,17 +100,14 @@ fn pods_of_single_calls_are_taken_over() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
-    let test = "calicos_pods_are_taken_over_only_if_record_and_runtime_vouch";
-    let Some(bench) = Bench::new(test) else { return };
+fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch(bench: &Bench) {
     let [pod, stopped, unlisted, late] =
         ["web-0", "web-1", "web-2", "late"].map(|name| bench.pod("shop", name));
     let address = bench.add(&pod).address().unwrap();
-    let device = as_calico_made_it(&bench, &pod, address);
+    let device = as_calico_made_it(bench, &pod, address);
     let others = [&stopped, &unlisted].map(|pod| bench.add(pod).address().unwrap());
     let foreign = [(&stopped, others[0]), (&unlisted, others[1])]
-        .map(|(pod, address)| as_calico_made_it(&bench, pod, address));
+        .map(|(pod, address)| as_calico_made_it(bench, pod, address));
     // Calico's pods ask for their gateway, and the kernel answers for addresses that it has a route to.
     let node = bench.node.namespace();
     node.ip(&["link", "add", "uplink", "type", "veth", "peer", "name", "switch"]).unwrap();
@@ -122,14 +124,14 @@ fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
     };
     let before = strangers();
 
-    let runtime = runtime(&bench, &[&pod, &stopped]);
+    let runtime = runtime(bench, &[&pod, &stopped]);
     runtime.stop(&stopped).unwrap();
-    let agent = agent_with_runtime(&bench);
+    let agent = agent_with_runtime(bench);
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
-    assert_eq!(alias_of(&bench, &device), Some(sandbox_of(&pod).alias()));
+    assert_eq!(alias_of(bench, &device), Some(sandbox_of(&pod).alias()));
     let routes = node.ip(&["route", "show", "dev", &device]).unwrap();
     assert!(routes.contains("scope link") && !routes.contains("proto 112"), "Calico's serves: {routes}");
-    assert_protected(&bench, &agent, &pod, address);
+    assert_protected(bench, &agent, &pod, address);
     // A sandbox that comes to be known later shows that looks went by meanwhile.
     let third = bench.pod("shop", "third");
     bench.add(&third).result().unwrap();
@@ -146,19 +148,17 @@ fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
     assert_eq!(bench.metric("collected_total"), 0);
 }
 
-#[test]
-fn a_namespace_that_is_not_as_recorded_is_not_taken_over() {
-    let Some(bench) = Bench::new("a_namespace_that_is_not_as_recorded_is_not_taken_over") else { return };
+fn a_namespace_that_is_not_as_recorded_is_not_taken_over(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     let address = bench.add(&pod).address().unwrap();
-    let device = as_calico_made_it(&bench, &pod, address);
+    let device = as_calico_made_it(bench, &pod, address);
     pod.netns().ip(&["addr", "flush", "dev", "eth0"]).unwrap();
     pod.netns().ip(&["addr", "add", "10.9.9.9/32", "dev", "eth0"]).unwrap();
-    let _runtime = runtime(&bench, &[&pod]);
-    let agent = agent_with_runtime(&bench);
+    let _runtime = runtime(bench, &[&pod]);
+    let agent = agent_with_runtime(bench);
     let reason = "its interface has other addresses than were recorded";
     wait_until(|| agent.log().contains(reason), || agent.log());
-    assert_eq!((alias_of(&bench, &device), bench.metric("attachments")), (None, 0));
+    assert_eq!((alias_of(bench, &device), bench.metric("attachments")), (None, 0));
 }
 
 #[test]
@@ -185,4 +185,10 @@ fn addresses_that_dead_sandboxes_borrowed_are_given_back() {
     assert!(left.contains(&kept) && left.contains(&borrowed), "{left:?}");
     assert_eq!(bench.metric("collected_total"), 1);
     assert!(live.netns().can_ping(bench.node.address()).unwrap());
+}
+
+on_sqlite_and_kubernetes! {
+    pods_of_single_calls_are_taken_over
+    calicos_pods_are_taken_over_only_if_record_and_runtime_vouch
+    a_namespace_that_is_not_as_recorded_is_not_taken_over
 }

@@ -47,7 +47,7 @@ impl Cell {
 
     /// Why it cannot be tried here.
     pub(crate) fn missing(&self) -> Option<String> {
-        let of_store = if self.store == StoreKind::Etcdv3 { testkit::etcd::missing() } else { None };
+        let of_store = lab::missing_for_cluster(self.store, None);
         let plugin = match self.story {
             Story::AddDelegated => Some("host-local"),
             Story::Addresses => Some("ptp"),
@@ -133,7 +133,7 @@ impl Points {
         for point in self.agent.iter().filter(is_of_one_node) {
             let story = story_of(point)?;
             for way in [Way::Held, Way::AtOnce] {
-                for store in [StoreKind::Sqlite, StoreKind::Etcdv3] {
+                for store in stores_of(story) {
                     cells.push(Cell { victim: Victim::Agent, point: point.clone(), way, store, story });
                 }
             }
@@ -144,8 +144,10 @@ impl Points {
                 }
             }
             if is_passed_without_agent(point, story) {
-                let (way, store) = (Way::AtOnce, StoreKind::Sqlite);
-                cells.push(Cell { victim: Victim::OneShot, point: point.clone(), way, store, story });
+                for store in stores_of(story).into_iter().filter(|store| *store != StoreKind::Etcdv3) {
+                    let (victim, way) = (Victim::OneShot, Way::AtOnce);
+                    cells.push(Cell { victim, point: point.clone(), way, store, story });
+                }
             }
         }
         for point in &self.plugin {
@@ -188,6 +190,15 @@ fn story_of(point: &str) -> Result<Story> {
         _ if point.starts_with("start.") => Story::Start,
         _ => bail!("nothing is told that passes the point {point}"),
     })
+}
+
+/// On Kubernetes only pods have endpoints, and nobody but kubelets runs pods.
+fn stores_of(story: Story) -> Vec<StoreKind> {
+    let of_any = [StoreKind::Sqlite, StoreKind::Etcdv3];
+    match story {
+        Story::AddAgain | Story::FailingAdd | Story::AddDelegated | Story::Addresses => of_any.into(),
+        _ => of_any.into_iter().chain([StoreKind::Kubernetes]).collect(),
+    }
 }
 
 /// Kubelets never use an ID again, and remove a namespace with all that is in it. Others do not.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
-use lab::cluster::{OwnCluster, Plan};
+use lab::cluster::{ApiGroup, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use lab::{Pinger, Programs, wait_for};
 use store::config::{Overrides, Sources};
@@ -34,16 +34,19 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn up(cell: &Cell, programs: &Programs) -> Result<Scene> {
+        // Nothing depends on it, so each run tries one.
+        let api_group = if testkit::seed().is_multiple_of(2) { ApiGroup::V1 } else { ApiGroup::V3 };
         let plan = Plan {
             nodes: 1,
             store: cell.store,
+            api_group,
             ipv6: cell.has_ipv6(),
             grace: GRACE_LONG,
             has_agents: cell.victim != Victim::OneShot,
             ..Plan::new(programs)
         };
         let lab = OwnCluster::up(plan, &|_| {})?;
-        if cell.victim == Victim::OneShot {
+        if cell.victim == Victim::OneShot && cell.store != StoreKind::Kubernetes {
             // Where no agent makes it, an operator does.
             let manifest = lab.root_of(NODE)?.join("run/node.yaml");
             fs::write(
@@ -212,6 +215,11 @@ impl Scene {
             self.lab.run_on(NODE, &["kill", "-9", number.trim()])?;
         }
         Ok(())
+    }
+
+    /// Where the records are in Kubernetes, endpoints and nodes are views, and commits are made step by step.
+    pub(crate) fn is_on_kubernetes(&self) -> bool {
+        self.lab.description().store == StoreKind::Kubernetes
     }
 
     /// Whoever wants to change records is refused.
