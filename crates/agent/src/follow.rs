@@ -1,13 +1,8 @@
 //! Following a part of the store: a list, then a watch, and a new list when the watch fell behind the store's history.
 
-use std::time::Duration;
-
 use model::{Key, KeyRange, Kind, Resource};
 use store::{Event, ListRequest, Record, RelistPauses, Store, StoreError};
 use tracing::{info, warn};
-
-/// How long to wait for a store that cannot even be listed.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Updates arrive in this order: `ListBegins`, a `Listed` for each record, `ListEnds`, and then changes. After `OutOfSync` it starts again;
 /// until the next `ListEnds` the cached records may be out of date.
@@ -31,10 +26,9 @@ pub(crate) async fn follow(
     let mut pauses = RelistPauses::default();
     loop {
         pauses.begin();
-        let mut has_listed = false;
         let ended = list_and_watch(store, &range, &mut |update| {
             match &update {
-                Update::ListEnds => has_listed = true,
+                Update::ListEnds => pauses.has_listed(),
                 Update::Put(_) | Update::Deleted(_) => pauses.was_of_use(),
                 Update::ListBegins | Update::Listed(_) | Update::OutOfSync => {}
             }
@@ -47,8 +41,7 @@ pub(crate) async fn follow(
         }
         // Before the pause: nobody is to rely on what may be out of date.
         on_update(Update::OutOfSync);
-        let pause = if has_listed { pauses.before_next(ended.is_err()) } else { RETRY_DELAY };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pauses.before_next(&ended)).await;
     }
 }
 

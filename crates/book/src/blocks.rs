@@ -149,8 +149,8 @@ impl Book {
     /// Gives up a node's empty blocks in pools that do not select it any more.
     pub async fn release_deselected(&self, host: &str) -> Result<Vec<GivenUp>, BookError> {
         let owner = AffinityOwner::Host(host.to_owned());
-        let answers = self.inner.store.read(RawScene::lookups(host, &owner).into()).await?;
-        let scene = Scene::understand(&RawScene::from_answers(&mut answers.into_iter()))?;
+        let answers = self.inner.store.read(self.inner.scene_lookups(host, &owner)).await?;
+        let scene = Scene::understand(&RawScene::from_answers(&owner, answers))?;
         let pools: Vec<Pool> = scene.pools.into_iter().map(|stored| stored.value).collect();
         let blocks = scene.affinities.into_iter().map(|(block, _)| block);
         let blocks = deselected_blocks(blocks, &pools, &scene.node_labels);
@@ -200,13 +200,12 @@ impl Claims {
 impl Inner {
     /// The blocks that an owner has affinities for.
     async fn blocks_of(&self, owner: &AffinityOwner) -> Result<Vec<Cidr>, BookError> {
-        let range = |version| Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), version));
-        let records = self.store.read(vec![range(IpVersion::V4), range(IpVersion::V6)]).await?;
+        let records = self.store.affinities_of(owner).await?;
         let block = |record: store::Record| match record.key {
             Key::Affinity { block, .. } => Some(block),
             _ => None,
         };
-        Ok(records.into_iter().flatten().filter_map(block).collect())
+        Ok(records.into_iter().filter_map(block).collect())
     }
 
     async fn spare_blocks(&self, owner: &AffinityOwner) -> Result<Vec<(Cidr, u64)>, BookError> {

@@ -195,11 +195,19 @@ impl Inner {
         {
             return Ok(Ground { scene, handles: BTreeMap::new(), is_remembered: true });
         }
-        let mut lookups: Vec<Lookup> = RawScene::lookups(&request.host, &owner).into();
+        let mut lookups = self.scene_lookups(&request.host, &owner);
+        let of_scene = lookups.len();
         lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
         let mut answers = look::read_all(&self.store, lookups).await?.into_iter();
-        let scene = Arc::new(Scene::understand(&RawScene::from_answers(&mut answers))?);
+        let raw = RawScene::from_answers(&owner, answers.by_ref().take(of_scene));
+        let scene = Arc::new(Scene::understand(&raw)?);
         Ok(Ground { scene, handles: understand_handles(handles, answers), is_remembered: false })
+    }
+
+    /// An agent has labelled its node's affinities before its first assignment.
+    pub(crate) fn scene_lookups(&self, host: &str, owner: &AffinityOwner) -> Vec<Lookup> {
+        let is_agents = self.warm.as_ref().is_some_and(|warm| warm.host == owner.name());
+        RawScene::lookups(&*self.store, host, owner, is_agents)
     }
 
     pub(crate) async fn release_ground(

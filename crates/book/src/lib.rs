@@ -64,6 +64,7 @@ mod request;
 mod sameness;
 mod scene;
 mod settings;
+mod survey;
 mod tend;
 mod tunnel;
 mod upkeep;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipam::{Answer, Decision, Next};
-use model::{HandleId, Key};
-use store::{Lookup, MAX_CHANGES, Record, Store, StoreError};
+use ipam::{Answer, Decision, Next, Survey};
+use model::{Cidr, HandleId, Key};
+use store::{Lookup, MAX_CHANGES, Record, Revision, Store, StoreError};
 
 use crate::beside::beside;
 use crate::error::BookError;
+use crate::survey;
 use crate::warm::Warm;
 
 /// Where the records come from that decisions ask for: what is known already, else the store, in one round trip.
@@ -25,6 +26,8 @@ pub(crate) struct Reader<'a> {
     unread: BTreeMap<Key, Option<Record>>,
     /// Records that will probably be asked for next, to be read with the first round trip.
     ahead: Vec<Key>,
+    /// Searches that have asked for all blocks: what is found out about a block from then on is remembered for the next one.
+    surveys: Vec<Survey>,
     /// Whether anything was answered from what is remembered.
     pub(crate) has_recalled: bool,
 }
@@ -38,6 +41,7 @@ impl<'a> Reader<'a> {
             may_recall: false,
             unread: BTreeMap::new(),
             ahead: Vec::new(),
+            surveys: Vec::new(),
             has_recalled: false,
         }
     }
@@ -77,6 +81,10 @@ impl<'a> Reader<'a> {
                         decision.show(&key, answer);
                     }
                 }
+                Next::Survey(survey) => {
+                    decision.show_survey(survey::fill(self.store, self.memory, &survey).await?);
+                    self.surveys.push(*survey);
+                }
             }
         }
     }
@@ -110,11 +118,21 @@ impl<'a> Reader<'a> {
             let answer = read(&key, record.as_ref());
             if let (Some(memory), Key::Block(cidr)) = (self.memory, &key) {
                 memory.learn(*cidr, &answer);
+                self.learn_prospect(memory, *cidr, &answer);
             }
             self.known.insert(key.clone(), answer);
         }
         let answer = self.known.get(&key).cloned().unwrap_or(Answer::Absent);
         (key, answer)
+    }
+
+    fn learn_prospect(&self, memory: &Warm, cidr: Cidr, answer: &Answer) {
+        let survey = self.surveys.iter().find(|survey| survey.version() == cidr.version());
+        if let (Some(survey), Answer::Block(stored)) = (survey, answer)
+            && let Some(prospect) = survey.prospect(cidr, answer)
+        {
+            memory.learn_prospect(survey, cidr, Revision::new(&*stored.revision), prospect);
+        }
     }
 
     fn recall(&mut self, key: &Key) -> Option<Answer> {

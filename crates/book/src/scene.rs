@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use ipam::{Pool, Stored, Surroundings};
 use jiff::Timestamp;
 use model::ipam::{Affinity, AffinityState, IpamConfig};
-use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
+use model::{AffinityOwner, Cidr, Key, KeyRange, Kind, Resource};
 use serde_json::Value;
-use store::{Change, Lookup, Record};
+use store::{Change, Lookup, Record, Store, of_owner};
 use tracing::warn;
 
 use crate::error::BookError;
@@ -28,25 +28,35 @@ pub(crate) struct RawScene {
     pub(crate) affinities: Vec<Record>,
 }
 
-/// How many lookups [`RawScene::lookups`] gives.
-pub(crate) const LOOKUPS: usize = 7;
-
 impl RawScene {
-    /// What to read for the blocks of an owner on a node, in one round trip.
-    pub(crate) fn lookups(host: &str, owner: &AffinityOwner) -> [Lookup; LOOKUPS] {
-        [
+    /// What to read for the blocks of an owner on a node, in one round trip. `by_labels_alone`: affinities that the store does not find by
+    /// their labels have been given theirs.
+    pub(crate) fn lookups(
+        store: &dyn Store,
+        host: &str,
+        owner: &AffinityOwner,
+        by_labels_alone: bool,
+    ) -> Vec<Lookup> {
+        let mut lookups = vec![
             Lookup::Record(cluster_information()),
             Lookup::Record(Key::IpamConfig),
             Lookup::Range(KeyRange::Kind(Kind::IpPool)),
             Lookup::Range(KeyRange::Kind(Kind::IpReservation)),
             Lookup::Record(Key::cluster(Kind::Node, host)),
-            Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), IpVersion::V4)),
-            Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), IpVersion::V6)),
-        ]
+        ];
+        let affinities = store.affinity_lookups(owner).into_iter();
+        let is_meant =
+            |lookup: &Lookup| !by_labels_alone || *lookup != Lookup::Range(KeyRange::UnlabelledAffinities);
+        lookups.extend(affinities.filter(is_meant));
+        lookups
     }
 
-    /// The answers to these lookups, in their order. Takes them from the front.
-    pub(crate) fn from_answers(answers: &mut impl Iterator<Item = Vec<Record>>) -> RawScene {
+    /// The answers to these lookups, in their order.
+    pub(crate) fn from_answers(
+        owner: &AffinityOwner,
+        answers: impl IntoIterator<Item = Vec<Record>>,
+    ) -> RawScene {
+        let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         RawScene {
             cluster_information: next().pop(),
@@ -54,7 +64,7 @@ impl RawScene {
             pools: next(),
             reservations: next(),
             node: next().pop(),
-            affinities: next().into_iter().chain(next()).collect(),
+            affinities: of_owner(owner, answers.flatten()),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::fmt;
 use model::ipam::{Affinity, Block, Handle};
 use model::{AffinityOwner, Cidr, HandleId, Key};
 
-use crate::Stored;
 use crate::block::tidy;
+use crate::{Stored, Survey};
 
 /// A decision that reads as it goes. The one who drives it repeats: [`poll`](Decision::poll); on [`Next::Look`] read
 /// those records, in one round trip if possible, and [`show`](Decision::show) each; on [`Next::Done`] commit the
@@ -19,6 +19,9 @@ pub trait Decision {
     fn poll(&mut self) -> Result<Next<Self::Outcome>, Self::Error>;
 
     fn show(&mut self, key: &Key, answer: Answer);
+
+    /// Takes back what [`Next::Survey`] asked for. Only assignments of addresses ask.
+    fn show_survey(&mut self, _survey: Survey) {}
 }
 
 /// What to do next.
@@ -26,6 +29,9 @@ pub trait Decision {
 pub enum Next<T> {
     /// Read these records and show them.
     Look(Vec<Key>),
+    /// Add every block of the survey's IP version that there is, at one moment, and show the survey. Only on request
+    /// ([`crate::Request::reads_one_by_one`]).
+    Survey(Box<Survey>),
     Done(T),
 }
 

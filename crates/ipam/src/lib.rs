@@ -70,7 +70,8 @@ pub use affinity::{
 pub use ask::{Answer, Corrupt, Decision, Next};
 pub use assign::{
     AddressAssignment, AddressRequest, AssignError, Assigned, Assignment, BLOCKS_MAX, BlockEnsurance,
-    Ensured, Grant, Granted, LOAD_BALANCER, Request, Surroundings, Version, Want, claim_candidates,
+    Ensured, Grant, Granted, LOAD_BALANCER, Prospect, Request, Surroundings, Survey, Version, Want,
+    claim_candidates,
 };
 pub use block::{
     count_write, free_cooled, free_count, give_back, held_by, is_cooling_down, is_empty, is_of_windows,

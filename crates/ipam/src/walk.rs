@@ -38,16 +38,20 @@ impl BlockOrder {
 
     /// Goes on behind a block that came before. One that is not of this pool and size changes nothing.
     pub fn resume_after(&mut self, block: &Cidr) {
+        if let Some(position) = self.position_of(block) {
+            self.offset = position + 1;
+        }
+    }
+
+    /// How many blocks come before this one, reserved ones included. `None` if it is not of this pool and size.
+    pub fn position_of(&self, block: &Cidr) -> Option<u64> {
         if block.prefix_len() != self.block_size || !self.pool.contains_cidr(block) || self.count == 0 {
-            return;
+            return None;
         }
         let distance = number(block.network()) - number(self.pool.network());
         let index = distance >> (self.pool.version().bits() - self.block_size);
-        if let Ok(index) = u64::try_from(index)
-            && index < self.count
-        {
-            self.offset = (index + self.count - self.start) % self.count + 1;
-        }
+        let index = u64::try_from(index).ok().filter(|index| *index < self.count)?;
+        Some((index + self.count - self.start) % self.count)
     }
 
     fn index(&self) -> u64 {

@@ -19,6 +19,29 @@ pub struct DeviceNameError {
     pub problem: &'static str,
 }
 
+/// What names of the host ends of pods start with: Felix's setting `interfacePrefix`, a list. Devices are named by the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DevicePrefixes(Vec<String>);
+
+impl DevicePrefixes {
+    /// From the text of the setting. Empty is unset.
+    pub fn configured(text: &str) -> DevicePrefixes {
+        let prefixes = text.split(',').map(str::trim).filter(|prefix| !prefix.is_empty());
+        DevicePrefixes(prefixes.map(str::to_owned).collect())
+    }
+
+    /// The one that devices are named by.
+    pub fn first(&self) -> &str {
+        self.0.first().map_or(DeviceName::CALICO_PREFIX, String::as_str)
+    }
+
+    /// Whether the host end of a pod can have this name. Pods may have been made before the setting was.
+    pub fn may_name(&self, device: &str) -> bool {
+        let prefixes = self.0.iter().map(String::as_str).chain([DeviceName::CALICO_PREFIX]);
+        prefixes.into_iter().any(|prefix| device.starts_with(prefix))
+    }
+}
+
 impl DeviceName {
     /// The longest name the kernel accepts.
     pub const MAX: usize = 15;

@@ -215,6 +215,9 @@ pub enum KeyRange {
     NodeInBrief(String),
     /// All blocks of one IP version.
     Blocks(IpVersion),
+    /// Which blocks of one IP version there are, and at which revision. Where the store can leave it out, the value is empty; a block
+    /// that is marked as deleted is shown, too.
+    BlocksInBrief(IpVersion),
     /// All blocks: one watch where both IP versions are in one collection.
     AllBlocks,
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
@@ -249,7 +252,9 @@ impl KeyRange {
             KeyRange::NodesInBrief => KeyRange::Kind(Kind::Node).etcd_prefix(),
             KeyRange::NodeInBrief(name) => Key::cluster(Kind::Node, name.as_str()).etcd_text(),
             KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
-            KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
+            KeyRange::Blocks(version) | KeyRange::BlocksInBrief(version) => {
+                format!("{BLOCKS}{}/block/", version.key_segment())
+            }
             KeyRange::AllBlocks => BLOCKS.to_owned(),
             KeyRange::HostAffinities | KeyRange::UnlabelledAffinities => HOST_AFFINITIES.to_owned(),
             KeyRange::AffinitiesOf(owner, version) => {

@@ -51,7 +51,7 @@ pub mod yaml;
 
 pub use agent_mode::AgentMode;
 pub use cidr::{Cidr, IpVersion};
-pub use device::{DeviceName, Mac};
+pub use device::{DeviceName, DevicePrefixes, Mac};
 pub use endpoint::{
     EndpointSpec, as_attached, endpoint_networks, endpoint_spec, is_detached, is_same_attachment,
 };

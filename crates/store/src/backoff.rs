@@ -3,8 +3,13 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
+use crate::StoreError;
+
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_BETWEEN_LISTS_MAX: Duration = Duration::from_secs(30);
+/// A store that nobody reaches has no work with those who try, and they are to notice soon that it is back.
+const PAUSE_OUT_OF_REACH_MAX: Duration = Duration::from_secs(5);
 /// A watch that lasts so long was worth its list, even if nothing happened.
 const OF_USE_ANYWAY: Duration = Duration::from_secs(60);
 
@@ -19,6 +24,11 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new() -> Backoff {
         Backoff::between(PAUSE_MIN, PAUSE_MAX)
+    }
+
+    /// For lists: a server that fails them has much work with each, and everybody asks again.
+    pub(crate) fn for_lists() -> Backoff {
+        Backoff::between(PAUSE_MIN, PAUSE_BETWEEN_LISTS_MAX)
     }
 
     fn between(min: Duration, max: Duration) -> Backoff {
@@ -44,20 +54,26 @@ impl Backoff {
 pub struct RelistPauses {
     backoff: Backoff,
     began: Instant,
+    has_listed: bool,
     was_of_use: bool,
 }
 
 impl Default for RelistPauses {
     fn default() -> RelistPauses {
-        let backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
-        RelistPauses { backoff, began: Instant::now(), was_of_use: false }
+        let backoff = Backoff::between(Duration::from_secs(1), PAUSE_BETWEEN_LISTS_MAX);
+        RelistPauses { backoff, began: Instant::now(), has_listed: false, was_of_use: false }
     }
 }
 
 impl RelistPauses {
     /// A list begins.
     pub fn begin(&mut self) {
-        (self.began, self.was_of_use) = (Instant::now(), false);
+        (self.began, self.has_listed, self.was_of_use) = (Instant::now(), false, false);
+    }
+
+    /// The list is complete.
+    pub fn has_listed(&mut self) {
+        self.has_listed = true;
     }
 
     /// The watch after it has told something.
@@ -65,15 +81,23 @@ impl RelistPauses {
         self.was_of_use = true;
     }
 
-    /// How long to wait before the next list. `has_failed`: it was an error that ended the watch or the list, not a gap in the history.
-    pub fn before_next(&mut self, has_failed: bool) -> Duration {
-        if self.was_of_use || self.began.elapsed() >= OF_USE_ANYWAY {
+    /// How long to wait before the next list, after an error or a gap in the history has ended the watch or the list: at least as long as
+    /// the store asks for.
+    pub fn before_next(&mut self, ended: &Result<(), StoreError>) -> Duration {
+        let is_worth_it = self.was_of_use || self.began.elapsed() >= OF_USE_ANYWAY;
+        if self.has_listed && is_worth_it {
             self.backoff.reset();
-            if !has_failed {
-                return Duration::ZERO;
+        }
+        match ended {
+            Ok(()) if self.has_listed && is_worth_it => Duration::ZERO,
+            Ok(()) => self.backoff.pause(),
+            Err(error) => {
+                let pause = self.backoff.pause();
+                let is_out_of_reach = !self.has_listed && error.is_out_of_reach();
+                let pause = if is_out_of_reach { pause.min(PAUSE_OUT_OF_REACH_MAX) } else { pause };
+                pause.max(error.pause_asked_for().unwrap_or_default())
             }
         }
-        self.backoff.pause()
     }
 }
 
@@ -101,20 +125,44 @@ mod tests {
         assert!(backoff.pause() <= PAUSE_MIN);
     }
 
+    fn failed() -> Result<(), StoreError> {
+        Err(StoreError::Other { operation: "listing".to_owned(), source: "it went wrong".into() })
+    }
+
+    const GROWING: [(f64, f64); 6] =
+        [(0.5, 1.0), (1.0, 2.0), (2.0, 4.0), (4.0, 8.0), (8.0, 16.0), (15.0, 30.0)];
+
     #[test]
     fn a_watch_that_is_of_no_use_is_not_opened_all_the_time() {
         let mut pauses = RelistPauses::default();
         let seconds = |pause: Duration| pause.as_secs_f64();
-        for (shortest, longest) in [(0.5, 1.0), (1.0, 2.0), (2.0, 4.0), (4.0, 8.0), (8.0, 16.0), (15.0, 30.0)]
-        {
+        for (shortest, longest) in GROWING {
             pauses.begin();
-            let pause = seconds(pauses.before_next(true));
+            pauses.has_listed();
+            let pause = seconds(pauses.before_next(&failed()));
             assert!((shortest..=longest).contains(&pause), "{pause} {longest}");
         }
-        assert!(seconds(pauses.before_next(false)) >= 15.0, "a history that is gone at once is no better");
+        assert!(seconds(pauses.before_next(&Ok(()))) >= 15.0, "a history that is gone at once is no better");
         pauses.begin();
+        pauses.has_listed();
         pauses.was_of_use();
-        assert_eq!(pauses.before_next(false), Duration::ZERO);
-        assert!(seconds(pauses.before_next(true)) <= 1.0);
+        assert_eq!(pauses.before_next(&Ok(())), Duration::ZERO);
+        assert!(seconds(pauses.before_next(&failed())) <= 1.0);
+    }
+
+    #[test]
+    fn a_list_that_fails_is_not_asked_for_all_the_time() {
+        let mut pauses = RelistPauses::default();
+        for (shortest, longest) in GROWING {
+            pauses.begin();
+            let pause = pauses.before_next(&failed()).as_secs_f64();
+            assert!((shortest..=longest).contains(&pause), "{pause} {longest}");
+        }
+        let unreached = || {
+            let source = "nobody is there".into();
+            Err(StoreError::Unreachable { address: "here".to_owned(), source })
+        };
+        pauses.begin();
+        assert!(pauses.before_next(&unreached()) <= PAUSE_OUT_OF_REACH_MAX, "nobody is busy with it");
     }
 }

@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::DevicePrefixes;
 use model::settings::{SETTINGS_FILE, SettingsFileError, parse_settings_file};
 use settings::Settings;
 
@@ -218,6 +219,9 @@ impl StoreConfig {
                     token: settings.k8s_api_token,
                     skips_verification: settings.k8s_insecure_skip_tls_verify,
                 },
+                device_prefixes: (sources.environment)("FELIX_INTERFACEPREFIX")
+                    .map(|text| DevicePrefixes::configured(&text.to_string_lossy()))
+                    .unwrap_or_default(),
             }),
         };
         Ok(Selected { config, reason, origin })

@@ -100,6 +100,23 @@ impl StoreError {
         }
     }
 
+    /// How long the store asks not to be asked again.
+    pub(crate) fn pause_asked_for(&self) -> Option<std::time::Duration> {
+        match self {
+            StoreError::Unreachable { source, .. } => crate::kube::pause_asked_for(source.as_ref()),
+            StoreError::Stopped { source, .. } => source.pause_asked_for(),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody was reached at all, so that trying again costs the store nothing.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        match self {
+            StoreError::Unreachable { source, .. } => crate::kube::is_out_of_reach(source.as_ref()),
+            _ => false,
+        }
+    }
+
     /// Advice for the operator, to be shown on a line of its own.
     pub fn hint(&self) -> Option<String> {
         match self {

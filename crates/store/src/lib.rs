@@ -18,7 +18,7 @@ mod watch;
 pub mod wrap;
 
 use async_trait::async_trait;
-use model::{Key, KeyRange, Kind};
+use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
 
 pub use backoff::RelistPauses;
 pub use config::StoreConfig;
@@ -82,6 +82,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether affinities of an owner are found only by labels that each must have.
+    fn needs_labels(&self) -> bool {
+        false
+    }
+
     /// One page of a list, in key order.
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError>;
 
@@ -123,6 +128,24 @@ impl dyn Store + '_ {
         pages(self, range).await
     }
 
+    /// What to read for the affinities of an owner. Where they are found by labels, those without any are read as well: Calico wrote none
+    /// before 3.31. They are those of all owners, so callers look again at what they get.
+    pub fn affinity_lookups(&self, owner: &AffinityOwner) -> Vec<Lookup> {
+        let mut ranges = vec![
+            KeyRange::AffinitiesOf(owner.clone(), IpVersion::V4),
+            KeyRange::AffinitiesOf(owner.clone(), IpVersion::V6),
+        ];
+        if self.needs_labels() {
+            ranges.push(KeyRange::UnlabelledAffinities);
+        }
+        ranges.into_iter().map(Lookup::Range).collect()
+    }
+
+    /// The affinities of an owner, whether they have labels or not.
+    pub async fn affinities_of(&self, owner: &AffinityOwner) -> Result<Vec<Record>, StoreError> {
+        Ok(of_owner(owner, self.read(self.affinity_lookups(owner)).await?.concat()))
+    }
+
     /// Makes a record that must not exist yet.
     pub async fn create(&self, key: Key, value: Vec<u8>) -> Result<Revision, StoreError> {
         self.commit_one(Change::create(key, value)).await
@@ -141,6 +164,16 @@ impl dyn Store + '_ {
     async fn commit_one(&self, change: Change) -> Result<Revision, StoreError> {
         Ok(self.commit(vec![change]).await?.revisions.remove(0))
     }
+}
+
+/// The affinities of an owner among what [`affinity_lookups`](#method.affinity_lookups) has found, each once and in the order of a list.
+pub fn of_owner(owner: &AffinityOwner, records: impl IntoIterator<Item = Record>) -> Vec<Record> {
+    let is_its = |record: &Record| matches!(&record.key, Key::Affinity { owner: its, .. } if its == owner);
+    let mut records: Vec<Record> = records.into_iter().filter(is_its).collect();
+    records.sort_by_cached_key(|record| record.key.etcd_text());
+    // One that was labelled between two of the lists is in both.
+    records.dedup_by(|later, earlier| later.key == earlier.key);
+    records
 }
 
 async fn pages<S: Store + ?Sized>(store: &S, range: KeyRange) -> Result<(Vec<Record>, Revision), StoreError> {

@@ -45,8 +45,7 @@ pub(super) async fn read(
 
 async fn own_blocks(book: &Book, node: &str) -> Result<Vec<Cidr>, CniError> {
     let owner = AffinityOwner::Host(node.to_owned());
-    let ranges = VERSIONS.map(|version| Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), version)));
-    let affinities = book.store().read(ranges.into()).await?.concat();
+    let affinities = book.store().affinities_of(&owner).await?;
     let blocks = affinities.iter().filter_map(|record| match &record.key {
         Key::Affinity { block, .. } => Some(*block),
         _ => None,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use host::Host;
-use model::{DeviceName, NodeName, Sandbox};
+use model::{DeviceName, DevicePrefixes, NodeName, Sandbox};
 
 use super::error::CniError;
 use super::netconf::NetConf;
@@ -48,26 +48,24 @@ pub(super) fn mtu(netconf: &NetConf) -> Result<u32, CniError> {
 
 /// Calico's name for the host end.
 pub(super) fn device_name(pod: Option<&PodName>, sandbox: &Sandbox) -> Result<DeviceName, CniError> {
-    let prefix = device_prefix();
+    let prefixes = device_prefixes();
     let name = match pod {
-        Some(pod) => DeviceName::of_pod(&prefix, &pod.namespace, &pod.name),
-        None => DeviceName::of_container(&prefix, sandbox.container_id()),
+        Some(pod) => DeviceName::of_pod(prefixes.first(), &pod.namespace, &pod.name),
+        None => DeviceName::of_container(prefixes.first(), sandbox.container_id()),
     };
     name.map_err(|error| CniError::configuration(error.to_string()))
 }
 
 /// The name of the host end when another sandbox holds Calico's.
 pub(super) fn own_device_name(sandbox: &Sandbox) -> DeviceName {
-    let name = sandbox.device_name(&device_prefix());
+    let name = sandbox.device_name(device_prefixes().first());
     let name = name.or_else(|| sandbox.device_name(DeviceName::CALICO_PREFIX));
     name.expect("`cali` leaves room for the hash")
 }
 
 /// Felix recognises devices by their prefix, so both read the same setting.
-fn device_prefix() -> String {
-    let setting = crate::variables::text("FELIX_INTERFACEPREFIX").unwrap_or_default();
-    let first = setting.split(',').next().unwrap_or_default().trim();
-    if first.is_empty() { DeviceName::CALICO_PREFIX.to_owned() } else { first.to_owned() }
+fn device_prefixes() -> DevicePrefixes {
+    DevicePrefixes::configured(&crate::variables::text("FELIX_INTERFACEPREFIX").unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,18 +1,13 @@
 //! Keeping one part of the memory in step with the store: list, watch, and list again when the watch is lost.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
-
 use bytes::Bytes;
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{Event, Record, RelistPauses, Revision, Store, StoreError};
 use tracing::{debug, warn};
 
 use super::{Memory, State};
-
-/// How long to wait before a store is asked again that could not answer.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// What is followed, each by a watch of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,9 +70,8 @@ pub(super) async fn follow(store: Arc<dyn Store>, memory: Arc<Memory>, part: Par
     let mut pauses = RelistPauses::default();
     loop {
         pauses.begin();
-        let mut has_listed = false;
         let on_progress = |progress| match progress {
-            Progress::Listed => has_listed = true,
+            Progress::Listed => pauses.has_listed(),
             Progress::Told => pauses.was_of_use(),
         };
         let ended = follow_once(&*store, &memory, part, &host, on_progress).await;
@@ -91,8 +85,7 @@ pub(super) async fn follow(store: Arc<dyn Store>, memory: Arc<Memory>, part: Par
             Ok(()) => debug!("the history of {part:?} is gone; listing again"),
             Err(error) => warn!("cannot follow {part:?}: {error}"),
         }
-        let pause = if has_listed { pauses.before_next(ended.is_err()) } else { RETRY_DELAY };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pauses.before_next(&ended)).await;
     }
 }
 

@@ -15,11 +15,15 @@
 //! * Blocks are not watched. Nearly all writes of a node's blocks are its own, and watching them one by one, or all
 //!   blocks of the cluster, would cost every node more than the attempt that a stranger's write costs.
 //! * Handles are not watched either. Those that were written here are remembered until they are removed here.
+//! * Blocks of other nodes are remembered only where a search had to ask for all of them, and only what they are good for ([`crowd`]).
 //! * Who has claimed a block will probably need another one. Which blocks nobody has is found out in the meantime
 //!   ([`scout`]), so that the next claim is one commit and nothing else, too.
 
+mod crowd;
 mod follow;
 pub(crate) mod scout;
+
+pub(crate) use self::crowd::Prospects;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,12 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use ipam::Answer;
 use model::ipam::{Affinity, AffinityState};
-use model::{AffinityOwner, Cidr, HandleId, Key};
+use model::{AffinityOwner, Cidr, HandleId, IpVersion, Key};
 use store::{Record, Revision, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use self::crowd::Crowd;
 use self::follow::Part;
 use self::scout::Scouted;
 use crate::carry::Written;
@@ -74,6 +79,9 @@ struct State {
     /// Those that were written here: who gave an address is likely to take it back.
     handles: BTreeMap<HandleId, (Bytes, Revision)>,
     scouted: Scouted,
+    /// What surveys of crowded pools have found out.
+    crowds: BTreeMap<IpVersion, Crowd>,
+    is_crowded: bool,
 }
 
 /// A block. It is understood when it is first asked for.
@@ -166,6 +174,8 @@ impl Warm {
             state.scouted.remember(&key);
             match &key {
                 Key::Affinity { owner, .. } if *owner == self.memory.owner => {
+                    // There was one to be had; there may be others.
+                    state.is_crowded &= value.is_none();
                     state.write(key, value, revision)
                 }
                 Key::Block(cidr) => match value {

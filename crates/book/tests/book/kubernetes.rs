@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 use book::{Addition, Book, Settings};
-use ipam::Granted;
+use ipam::{Granted, ReleaseRule};
 use model::kube::Layout;
 use model::names::{EndpointName, host_interface_name};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
@@ -187,7 +187,14 @@ async fn a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels() {
         api.patch("merge", &format!("{path}/{name}"), &change).unwrap();
     }
     let unlisted = assign(&Book::new(store.clone()), "node-a", "unlisted").await;
-    assert!(own.contains(unlisted), "a list does not show the affinity, but it is in the way: {unlisted}");
+    assert!(own.contains(unlisted), "a list by labels does not show the affinity: {unlisted}");
+    let owner = AffinityOwner::Host("node-a".to_owned());
+    let found = store.affinities_of(&owner).await.unwrap();
+    let keys: Vec<Key> = found.into_iter().map(|record| record.key).collect();
+    assert_eq!(keys, [Key::Affinity { owner, block: own }], "not the other node's");
+    let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
+    let released = before.release_host("node-a", rule).await.unwrap();
+    assert!(released[0].block == own && released[0].result.is_err(), "it is found, and in use: {released:?}");
 
     let book = Book::following(store.clone(), Settings::default(), "node-a");
     assert_eq!(book.label_affinities("node-a").await.unwrap(), 1, "the other one is another node's");

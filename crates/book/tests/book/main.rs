@@ -3,6 +3,7 @@
 mod bad;
 mod batching;
 mod common;
+mod crowded;
 mod kubernetes;
 mod lasting;
 #[path = "../../../ipam/tests/naive/mod.rs"]

@@ -3,7 +3,8 @@
 use model::{Cidr, IpVersion, Key};
 
 use super::choose::choose_pools;
-use super::search::{How, Search};
+use super::search::{How, Search, Wanted};
+use super::survey::Survey;
 use super::writes::Writes;
 use super::{AssignError, Request, Surroundings};
 use crate::{Answer, Decision, Next, Reservations, Steps};
@@ -63,7 +64,10 @@ impl Decision for BlockEnsurance {
     fn poll(&mut self) -> Result<Next<Ensured>, AssignError> {
         let mut keys: Vec<Key> = Vec::new();
         for search in &mut self.searches {
-            keys.extend(search.poll(&self.surroundings));
+            match search.poll(&self.surroundings) {
+                Wanted::Records(records) => keys.extend(records),
+                Wanted::Survey(survey) => return Ok(Next::Survey(survey)),
+            }
         }
         if keys.is_empty() { self.finish().map(Next::Done) } else { Ok(Next::Look(keys)) }
     }
@@ -71,6 +75,12 @@ impl Decision for BlockEnsurance {
     fn show(&mut self, key: &Key, answer: Answer) {
         for search in &mut self.searches {
             search.show(key, &answer, &self.surroundings);
+        }
+    }
+
+    fn show_survey(&mut self, survey: Survey) {
+        for search in &mut self.searches {
+            search.show_survey(survey.clone(), &self.surroundings);
         }
     }
 }

@@ -22,6 +22,7 @@ mod holdings;
 mod scout;
 mod search;
 mod specific;
+mod survey;
 mod writes;
 
 use std::borrow::Cow;
@@ -36,6 +37,7 @@ pub use ensure::{BlockEnsurance, Ensured};
 pub use error::{AssignError, Version};
 pub use scout::claim_candidates;
 pub use specific::{AddressAssignment, AddressRequest};
+pub use survey::{Prospect, Survey};
 
 use crate::ask::Seen;
 use crate::{
@@ -43,7 +45,7 @@ use crate::{
 };
 use choose::{Asker, choose_pools};
 use holdings::{Holdings, blocks_of_limited};
-use search::Search;
+use search::{Search, Wanted};
 
 /// How many blocks a node may have per IP version if the settings do not say; Calico's number.
 pub const BLOCKS_MAX: usize = 20;
@@ -72,8 +74,11 @@ pub struct Request {
     /// How many changes one commit may have. Owners that do not fit are told to come again.
     pub changes_max: usize,
     /// Every record that is looked at costs a request of its own, so the search does not look at several in case the first is
-    /// taken.
+    /// taken. In a crowded pool it asks for all blocks at once ([`Next::Survey`]).
     pub reads_one_by_one: bool,
+    /// The pools are crowded as far as is known: the search asks for all blocks before it looks at one that is not the node's. Only
+    /// where records are read one by one.
+    pub surveys_first: bool,
 }
 
 /// What one owner wants.
@@ -241,7 +246,10 @@ impl Decision for Assignment {
     fn poll(&mut self) -> Result<Next<Assigned>, AssignError> {
         let mut keys: Vec<Key> = Vec::new();
         for search in &mut self.searches {
-            keys.extend(search.poll(&self.surroundings));
+            match search.poll(&self.surroundings) {
+                Wanted::Records(records) => keys.extend(records),
+                Wanted::Survey(survey) => return Ok(Next::Survey(survey)),
+            }
         }
         if let Err(missing) = self.limited.need(blocks_of_limited(&self.request.wants)) {
             let room = LOOK_KEYS_MAX.saturating_sub(keys.len());
@@ -263,6 +271,12 @@ impl Decision for Assignment {
             self.limited.show(key, answer);
         }
     }
+
+    fn show_survey(&mut self, survey: Survey) {
+        for search in &mut self.searches {
+            search.show_survey(survey.clone(), &self.surroundings);
+        }
+    }
 }
 
 impl Request {
@@ -280,6 +294,7 @@ impl Request {
             host_reserve: None,
             changes_max,
             reads_one_by_one: false,
+            surveys_first: false,
         }
     }
 

@@ -1,10 +1,14 @@
 //! Looking for blocks with free addresses, for one IP version.
 
+mod surveyed;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::ipam::{Affinity, AffinityState, Block};
 use model::{AffinityOwner, Cidr, IpVersion, Key};
 
+use self::surveyed::Pending;
+use super::survey::Survey;
 use super::{AssignError, Request, Surroundings, Version, blocks_limit};
 use crate::ask::{Seen, Sight, sight_block};
 use crate::block::{
@@ -19,6 +23,10 @@ const LOOK_GROWTH: usize = 4;
 /// used up. Blocks that are not there cost nothing to read; in a crowded pool more than these would.
 const LOOK_UNCLAIMED_MIN: usize = 4;
 const LOOK_MAX: usize = 64;
+
+/// After so many blocks that were looked at one by one, all that exist are asked for at once: the pool is crowded, or nothing may be
+/// claimed. Three looks.
+const WALKED_MAX: usize = 1 + LOOK_GROWTH + LOOK_GROWTH * LOOK_GROWTH;
 
 /// How long a block stays its owner's, though empty, before another node may take it over. Calico's number.
 const CLAIM_SECONDS_MIN: i64 = 60;
@@ -56,6 +64,15 @@ struct Other {
     is_lent: bool,
 }
 
+/// What a search needs to go on.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// These records; none when the search is over.
+    Records(Vec<Key>),
+    /// All blocks that exist.
+    Survey(Box<Survey>),
+}
+
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) version: IpVersion,
@@ -83,6 +100,11 @@ pub(super) struct Search {
     reads_one_by_one: bool,
     /// The node's own blocks have been looked at.
     is_walking: bool,
+    /// How many blocks were looked at that are not known to be the node's.
+    walked: usize,
+    /// All blocks that exist are asked for before any is looked at.
+    surveys_first: bool,
+    surveyed: Option<Pending>,
     asked: Vec<Cidr>,
     answers: BTreeMap<Cidr, Sight<Block>>,
     found: Vec<Found>,
@@ -141,6 +163,9 @@ impl Search {
             look: 1,
             reads_one_by_one: request.reads_one_by_one,
             is_walking: false,
+            walked: 0,
+            surveys_first: request.surveys_first,
+            surveyed: None,
             pools,
             asked: Vec::new(),
             answers: BTreeMap::new(),
@@ -153,22 +178,29 @@ impl Search {
         }
     }
 
-    /// What to look at next; nothing when the search is over.
-    pub(super) fn poll(&mut self, surroundings: &Surroundings) -> Vec<Key> {
+    /// What to look at next.
+    pub(super) fn poll(&mut self, surroundings: &Surroundings) -> Wanted {
         loop {
             let missing = self.asked.iter().filter(|block| !self.answers.contains_key(block));
             let missing: Vec<Key> = missing.map(|block| Key::Block(*block)).collect();
             if !missing.is_empty() {
-                return missing;
+                return Wanted::Records(missing);
             }
             self.take_in_answers(surroundings);
             self.claim_unclaimed(surroundings);
+            self.claim_absent(surroundings);
             if self.has_enough() {
-                return Vec::new();
+                return Wanted::Records(Vec::new());
+            }
+            if self.needs_survey() {
+                return Wanted::Survey(Box::new(self.survey()));
             }
             self.asked = self.next_blocks();
             if self.asked.is_empty() {
-                return self.reclaim(surroundings);
+                let keys = self.reclaim(surroundings);
+                if !keys.is_empty() || !self.has_more_surveyed() {
+                    return Wanted::Records(keys);
+                }
             }
         }
     }
@@ -176,18 +208,21 @@ impl Search {
     pub(super) fn show(&mut self, key: &Key, answer: &Answer, surroundings: &Surroundings) {
         match key {
             Key::Block(cidr) if self.asked.contains(cidr) => {
-                let mut sight = sight_block(*cidr, answer.clone());
-                if let Sight::There(stored) = &mut sight {
-                    let cooldown = surroundings.settings().ip_cooldown_seconds;
-                    free_cooled(&mut stored.value, surroundings.now, cooldown);
-                }
-                self.answers.insert(*cidr, sight);
+                self.take_in_block(*cidr, answer.clone(), surroundings);
             }
             Key::Affinity { block, .. } if block.version() == self.version => {
                 self.affinities.show(key, answer.clone());
             }
             _ => {}
         }
+    }
+
+    fn take_in_block(&mut self, cidr: Cidr, answer: Answer, surroundings: &Surroundings) {
+        let mut sight = sight_block(cidr, answer);
+        if let Sight::There(stored) = &mut sight {
+            free_cooled(&mut stored.value, surroundings.now, surroundings.settings().ip_cooldown_seconds);
+        }
+        self.answers.insert(cidr, sight);
     }
 
     /// The blocks to take from, best first.
@@ -216,10 +251,16 @@ impl Search {
         self.claims_on && self.held < self.limit
     }
 
+    /// Whether blocks that are not known to be the node's may be of use.
+    fn may_walk(&self) -> bool {
+        self.may_claim() || !self.is_strict
+    }
+
     fn has_enough(&self) -> bool {
         let found: usize = self.found.iter().map(|found| found.free).sum();
         // While a block of one's own may still turn up, those of others are not good enough.
-        let is_last_resort = !self.is_strict && !self.may_claim() && self.own.is_empty();
+        let may_have_own = self.may_claim() && !(self.surveyed.is_some() && self.is_walked);
+        let is_last_resort = !self.is_strict && !may_have_own && self.own.is_empty();
         let others: usize = if is_last_resort { self.lent().map(|found| found.free).sum() } else { 0 };
         found + others >= self.needed || self.found.len() >= self.blocks_useful
     }
@@ -232,7 +273,10 @@ impl Search {
     fn next_blocks(&mut self) -> Vec<Cidr> {
         let own = self.look.min(self.own.len());
         let mut blocks: Vec<Cidr> = self.own.drain(..own).collect();
-        if blocks.is_empty() && (self.may_claim() || !self.is_strict) {
+        if blocks.is_empty() && self.surveyed.is_some() {
+            return self.next_surveyed();
+        }
+        if blocks.is_empty() && self.may_walk() {
             if !std::mem::replace(&mut self.is_walking, true) {
                 self.look = if self.reads_one_by_one { 1 } else { self.look.max(LOOK_UNCLAIMED_MIN) };
             }
@@ -246,7 +290,11 @@ impl Search {
                 }
             }
         }
-        self.look = (self.look * LOOK_GROWTH).min(LOOK_MAX);
+        if self.is_walking && self.reads_one_by_one {
+            self.walked += blocks.len();
+            self.known.extend(&blocks);
+        }
+        self.look = grown(self.look);
         blocks
     }
 
@@ -343,8 +391,12 @@ impl Search {
             let affinity = match self.affinities.affinity(&from, &cidr) {
                 Sight::Absent => None,
                 Sight::There(stored) => Some(stored.clone()),
-                // Someone is at it.
-                Sight::Going | Sight::Broken(_) => continue,
+                Sight::Going | Sight::Broken(_) => {
+                    // Someone is at it.
+                    let chosen = self.others.iter_mut().find(|other| other.found.block.cidr == cidr);
+                    chosen.into_iter().for_each(|other| other.is_reclaimable = false);
+                    continue;
+                }
             };
             let Some(position) = self.others.iter().position(|other| other.found.block.cidr == cidr) else {
                 continue;
@@ -377,4 +429,8 @@ impl Search {
         }
         chosen
     }
+}
+
+fn grown(look: usize) -> usize {
+    (look * LOOK_GROWTH).min(LOOK_MAX)
 }

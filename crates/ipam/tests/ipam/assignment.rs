@@ -265,6 +265,7 @@ fn blocks_are_looked_at_in_growing_batches() {
                 assert_eq!(assignment.poll().unwrap(), Next::Look(keys.clone()));
                 keys.iter().for_each(|key| assignment.show(key, world.store.answer(key)));
             }
+            Next::Survey(_) => panic!("records are read together"),
             Next::Done(assigned) => break assert_eq!(assigned.single().unwrap().0.len(), 1),
         }
     }

@@ -23,6 +23,7 @@ fn decide(world: &World, unclaimed: &[&str]) -> (Assigned, Vec<Key>) {
     loop {
         match assignment.poll().unwrap() {
             Next::Done(assigned) => return (assigned, looked_at),
+            Next::Survey(_) => panic!("records are read together"),
             Next::Look(keys) => {
                 for key in keys {
                     assignment.show(&key, world.store.answer(&key));

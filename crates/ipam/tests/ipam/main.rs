@@ -5,6 +5,7 @@ mod assignment;
 mod check;
 mod checklist;
 mod common;
+mod crowded;
 mod determine_pools;
 mod ensure;
 mod looking_ahead;

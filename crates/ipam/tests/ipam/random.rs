@@ -10,11 +10,11 @@ use serde_json::json;
 use crate::common::{World, labels, owner};
 use crate::naive::{self, BLOCK_SIZE, POOLS, RESERVED, Subject};
 
-fn world(is_strict: bool, is_atomic: bool) -> World {
+fn world(is_strict: bool, is_atomic: bool, surveys: bool) -> World {
     let specs = POOLS.map(|cidr| json!({"cidr": cidr, "blockSize": BLOCK_SIZE}));
     let mut world = World::with_pools(&specs);
     world.configure(|config| config.strict_affinity = is_strict);
-    world.is_atomic = is_atomic;
+    (world.is_atomic, world.surveys) = (is_atomic, surveys);
     world.reserved = RESERVED.map(|text| text.parse().unwrap()).to_vec();
     world
 }
@@ -92,7 +92,8 @@ proptest! {
         acts in naive::acts(),
         is_strict in any::<bool>(),
         is_atomic in any::<bool>(),
+        surveys in any::<bool>(),
     ) {
-        naive::compare(world(is_strict, is_atomic), &acts)?;
+        naive::compare(world(is_strict, is_atomic, surveys), &acts)?;
     }
 }

@@ -213,6 +213,14 @@ pub fn decode(layout: Layout, kind: Kind, document: Map<String, Value>) -> Resul
     Ok(take_apart(layout, kind, outline, document))
 }
 
+/// The block behind a document of which only the metadata is known: its value is empty. `None` if its name is no block's.
+pub fn decode_brief_block(document: &Map<String, Value>) -> Option<Decoded> {
+    let metadata = document.get("metadata")?.as_object()?;
+    let key = Key::Block(names::network_of_name(text(metadata, "name"))?);
+    let revision = text(metadata, "resourceVersion").to_owned();
+    Some(Decoded { key, value: Vec::new(), revision, is_tombstone: false })
+}
+
 /// What has to be understood of a document, all of which can fail.
 struct Outline {
     key: Key,

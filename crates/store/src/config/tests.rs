@@ -104,6 +104,7 @@ fn a_kubernetes_store_is_reached_as_the_variables_say() {
         ("K8S_CA_FILE", "/ca"),
         ("K8S_API_TOKEN", "hunter2"),
         ("K8S_INSECURE_SKIP_TLS_VERIFY", "true"),
+        ("FELIX_INTERFACEPREFIX", "tap,cali"),
     ]);
     assert!(!format!("{selected:?}").contains("hunter2"), "{selected:?}");
     let settings = KubeSettings {
@@ -118,6 +119,7 @@ fn a_kubernetes_store_is_reached_as_the_variables_say() {
         context: Some("far".to_owned()),
         api_group: Some("projectcalico.org/v3".to_owned()),
         settings,
+        device_prefixes: model::DevicePrefixes::configured("tap,cali"),
     };
     assert_eq!(selected.config, StoreConfig::Kubernetes(expected));
 }

@@ -137,7 +137,7 @@ impl Client {
         let started = Instant::now();
         let patience = if request.effect == Effect::Lists { PATIENCE_FOR_LISTS } else { PATIENCE };
         let deadline = started + patience;
-        let mut backoff = Backoff::new();
+        let mut backoff = if request.effect == Effect::Lists { Backoff::for_lists() } else { Backoff::new() };
         loop {
             let pause = match timeout_at(deadline, self.exchange(request)).await {
                 Err(_) => return Err(self.gave_up(request, Trouble::TimedOut, true)),
@@ -157,7 +157,7 @@ impl Client {
                 Ok(Ok((answer, headers))) => {
                     match self.wait_before_retry(request, &answer, &headers, &mut backoff)? {
                         Some(pause) if Instant::now() + pause < deadline => pause,
-                        Some(_) => return self.last_word(request, answer),
+                        Some(_) => return self.last_word(request, answer, &headers),
                         None => return Ok(answer),
                     }
                 }
@@ -207,7 +207,7 @@ impl Client {
         match request.effect {
             // Admission comes before the server stores anything.
             Effect::Writes if Status::of(answer).is_of_admission() => Ok(None),
-            Effect::Writes => Err(self.gave_up(request, answered(answer), true)),
+            Effect::Writes => Err(self.gave_up(request, answered(answer, retry_after(headers)), true)),
             Effect::Reads | Effect::Lists => {
                 Ok(Some(retry_after(headers).unwrap_or_default().max(backoff.pause())))
             }
@@ -215,9 +215,15 @@ impl Client {
     }
 
     /// There is no time left to wait for a better answer.
-    fn last_word(&self, request: &Request, answer: Answer) -> Result<Answer, StoreError> {
+    fn last_word(
+        &self,
+        request: &Request,
+        answer: Answer,
+        headers: &HeaderMap,
+    ) -> Result<Answer, StoreError> {
         let busy = answer.status == StatusCode::TOO_MANY_REQUESTS;
-        let trouble = if busy { Trouble::Busy } else { answered(&answer) };
+        let retry_after = retry_after(headers);
+        let trouble = if busy { Trouble::Busy { retry_after } } else { answered(&answer, retry_after) };
         Err(self.gave_up(request, trouble, !busy))
     }
 
@@ -323,8 +329,9 @@ fn failed(error: &(dyn StdError + 'static)) -> Failed {
     Failed { cause: Cause::of(error), may_have_arrived }
 }
 
-fn answered(answer: &Answer) -> Trouble {
-    Trouble::Answered { status: answer.status.as_u16(), message: Status::of(answer).message }
+fn answered(answer: &Answer, retry_after: Option<Duration>) -> Trouble {
+    let message = Status::of(answer).message;
+    Trouble::Answered { status: answer.status.as_u16(), message, retry_after }
 }
 
 fn invalid_path(path: &str) -> Tried {

@@ -10,6 +10,7 @@ use kube_client::config::{
     NamedContext,
 };
 
+use model::DevicePrefixes;
 use model::kube::Layout;
 use model::settings::Setting;
 
@@ -31,6 +32,8 @@ pub struct KubeConfig {
     pub api_group: Option<String>,
     /// What comes before the kubeconfig, or takes its place.
     pub settings: KubeSettings,
+    /// Felix's `FELIX_INTERFACEPREFIX`: a pod's device is named by it, unless the pod says otherwise.
+    pub device_prefixes: DevicePrefixes,
 }
 
 /// Calico's settings for single parts of a kubeconfig, and one for its text.

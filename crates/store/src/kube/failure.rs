@@ -1,5 +1,7 @@
 //! What an API server refuses and what stands between us and it, in words an operator can act on.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -18,9 +20,9 @@ pub(super) enum Trouble {
     #[error("no answer in time")]
     TimedOut,
     #[error("it answered {status}: {message}")]
-    Answered { status: u16, message: String },
+    Answered { status: u16, message: String, retry_after: Option<Duration> },
     #[error("it has too many requests and asks to try again later")]
-    Busy,
+    Busy { retry_after: Option<Duration> },
 }
 
 /// The causes are etcd's, and so is a word of them.
@@ -36,6 +38,17 @@ pub(super) const DENIED: &str = "the kubeconfig must name a client certificate t
      must trust the authority that signed it";
 
 impl Trouble {
+    pub(super) fn pause_asked_for(&self) -> Option<Duration> {
+        match self {
+            Trouble::Answered { retry_after, .. } | Trouble::Busy { retry_after } => *retry_after,
+            Trouble::Connection(_) | Trouble::TimedOut => None,
+        }
+    }
+
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        matches!(self, Trouble::Connection(Cause::Refused | Cause::NameUnknown(_) | Cause::NoRoute(_)))
+    }
+
     pub(super) fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Trouble::Connection(Cause::Refused) => {
@@ -62,7 +75,7 @@ impl Trouble {
             Trouble::Connection(Cause::NotEtcd(_)) => {
                 "is the server's address in the kubeconfig the API server's?"
             }
-            Trouble::Busy => {
+            Trouble::Busy { .. } => {
                 "the API server limits requests (429); try again, or give this user a priority level"
             }
             Trouble::Answered { .. } => "look at the API server's log and at its etcd",
@@ -155,7 +168,7 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
         }
         other => StoreError::Other {
             operation: operation.to_owned(),
-            source: Box::new(Trouble::Answered { status: other.as_u16(), message }),
+            source: Box::new(Trouble::Answered { status: other.as_u16(), message, retry_after: None }),
         },
     }
 }
@@ -245,9 +258,28 @@ fn policy(message: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+
+    #[test]
+    fn a_server_that_asks_for_a_pause_gets_it_before_the_next_list() {
+        let refused = |trouble: Trouble| StoreError::Unreachable {
+            address: "here".to_owned(),
+            source: Box::new(trouble),
+        };
+        let asked = Some(Duration::from_secs(20));
+        let mut pauses = crate::RelistPauses::default();
+        for trouble in [
+            Trouble::Busy { retry_after: asked },
+            Trouble::Answered { status: 503, message: String::new(), retry_after: asked },
+        ] {
+            pauses.begin();
+            assert!(pauses.before_next(&Err(refused(trouble))) >= Duration::from_secs(20));
+        }
+        assert!(!refused(Trouble::TimedOut).is_out_of_reach(), "a server that is busy answers late");
+        assert!(refused(Trouble::Connection(Cause::Refused)).is_out_of_reach());
+    }
+
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_missing_is_granted_by_a_command() {

@@ -39,10 +39,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::kube::Layout;
-use model::{Key, KeyRange};
+use model::{DevicePrefixes, Key, KeyRange};
 
 use self::client::Client;
 use self::failure::{HalfWritten, Trouble};
+use self::range::Form;
 use crate::request::{check_commit_with_views, check_key};
 use crate::steps::one_by_one;
 use crate::{
@@ -75,6 +76,14 @@ struct Chosen {
 struct Shared {
     client: Arc<Client>,
     layout: Layout,
+    /// What devices of pods are called.
+    prefixes: Arc<DevicePrefixes>,
+}
+
+impl Shared {
+    fn form(&self) -> Form<'_> {
+        Form { layout: self.layout, prefixes: &self.prefixes }
+    }
 }
 
 impl KubeStore {
@@ -84,7 +93,8 @@ impl KubeStore {
         let layout = layout::choose(&client, config.api_group.as_deref()).await?;
         tracing::debug!(group = layout.group(), "records are kept as custom resources");
         let is_layout_found = config.api_group.as_deref().is_none_or(str::is_empty);
-        let shared = Arc::new(Shared { client: Arc::new(client), layout });
+        let prefixes = Arc::new(config.device_prefixes);
+        let shared = Arc::new(Shared { client: Arc::new(client), layout, prefixes });
         let chosen = Chosen { shared, asked: None };
         Ok(KubeStore { chosen: Arc::new(Mutex::new(chosen)), is_layout_found })
     }
@@ -125,7 +135,8 @@ impl KubeStore {
         match layout::served(&used.client).await {
             Ok(Some(layout)) if layout != used.layout => {
                 tracing::warn!(group = layout.group(), "the records are in another API group now");
-                self.chosen().shared = Arc::new(Shared { client: Arc::clone(&used.client), layout });
+                let (client, prefixes) = (Arc::clone(&used.client), Arc::clone(&used.prefixes));
+                self.chosen().shared = Arc::new(Shared { client, layout, prefixes });
                 true
             }
             _ => false,
@@ -143,6 +154,10 @@ impl Store for KubeStore {
         let shared = self.shared();
         let found = self.is_layout_found.then_some(shared.layout);
         Some(KubeObjects::of(&shared.client, found))
+    }
+
+    fn needs_labels(&self) -> bool {
+        true
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
@@ -185,6 +200,16 @@ impl Store for KubeStore {
 /// Advice about an error of this backend, if it is one.
 pub(crate) fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     error.downcast_ref::<Trouble>().and_then(Trouble::hint).map(str::to_owned)
+}
+
+/// How long the API server asked to wait, if an error of this backend says so.
+pub(crate) fn pause_asked_for(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
+    error.downcast_ref::<Trouble>().and_then(Trouble::pause_asked_for)
+}
+
+/// Whether an error says that no server was reached. Those of other backends do not come from a server that is busy with lists.
+pub(crate) fn is_out_of_reach(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<Trouble>().is_none_or(Trouble::is_out_of_reach)
 }
 
 /// Advice about what kept the rest of a change from being made.

@@ -3,13 +3,12 @@
 
 use std::fmt;
 
-use model::kube::Layout;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::range::Collection;
-use super::read::{readable, record};
+use super::range::{Collection, Form};
+use super::read::record;
 use crate::Record;
 
 /// The records of a page, in no particular order, and how the list goes on.
@@ -30,12 +29,12 @@ pub(super) struct PageMetadata {
 impl Page {
     /// What is not of the collection's range or is marked as removed is passed over.
     pub(super) fn read(
-        layout: Layout,
+        form: Form<'_>,
         collection: &Collection,
         answer: &[u8],
     ) -> Result<Page, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(answer);
-        let page = Reader { layout, collection }.deserialize(&mut deserializer)?;
+        let page = Reader { form, collection }.deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(page)
     }
@@ -44,7 +43,7 @@ impl Page {
 /// Reads a whole answer, or the items in it.
 #[derive(Clone, Copy)]
 struct Reader<'c> {
-    layout: Layout,
+    form: Form<'c>,
     collection: &'c Collection,
 }
 
@@ -100,10 +99,10 @@ impl<'de> Visitor<'de> for Items<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Record>, A::Error> {
-        let Items(Reader { layout, collection }) = self;
+        let Items(Reader { form, collection }) = self;
         let mut records = Vec::new();
         while let Some(item) = items.next_element::<Map<String, Value>>()? {
-            let decoded = readable(layout, collection, item).filter(|decoded| !decoded.is_tombstone);
+            let decoded = collection.decode(form, item).filter(|decoded| !decoded.is_tombstone);
             records.extend(decoded.map(record));
         }
         Ok(records)
@@ -112,13 +111,15 @@ impl<'de> Visitor<'de> for Items<'_> {
 
 #[cfg(test)]
 mod tests {
-    use model::{Key, KeyRange};
+    use model::kube::Layout;
+    use model::{DevicePrefixes, Key, KeyRange};
 
     use super::super::range::collections;
     use super::*;
 
     fn read(range: &KeyRange, text: &str) -> Result<Page, serde_json::Error> {
-        Page::read(Layout::V1, &collections(range)[0], text.as_bytes())
+        let form = Form { layout: Layout::V1, prefixes: &DevicePrefixes::default() };
+        Page::read(form, &collections(range)[0], text.as_bytes())
     }
 
     #[test]

@@ -1,18 +1,27 @@
 //! Which collections of objects a range of keys lies in, and where a record is.
 
-use model::kube::views::{Shown, behind, shown_as, view};
+use model::kube::views::{Shown, behind, shown_as, view_with};
 use model::kube::{
-    Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, is_custom_resource, place,
+    Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, decode_brief_block,
+    is_custom_resource, place,
 };
 use model::names::EndpointName;
 use model::text::on_one_line;
-use model::{IpVersion, Key, KeyRange, Kind};
+use model::{DevicePrefixes, IpVersion, Key, KeyRange, Kind};
 use serde_json::{Map, Value};
 
 use super::once;
 
 /// 20 KB each where all addresses are taken.
 const BLOCKS_PER_PAGE: usize = 100;
+
+/// What it takes to understand an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<'s> {
+    pub(super) layout: Layout,
+    /// What devices of pods are called.
+    pub(super) prefixes: &'s DevicePrefixes,
+}
 
 /// What kind of object keeps records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,13 +51,6 @@ impl Source {
         }
     }
 
-    /// How many objects to ask for where so many may come. Blocks have up to 64 addresses with all about their owners, and whoever
-    /// follows all blocks of a cluster is to hold one page of them, not two dozen MiB.
-    pub(super) fn page(self, limit: usize) -> usize {
-        let most = if self == Source::Custom(Kind::IpamBlock) { BLOCKS_PER_PAGE } else { usize::MAX };
-        limit.clamp(1, most)
-    }
-
     /// Whether the metadata of an object is all that its record is made of.
     pub(super) fn is_in_metadata(self) -> bool {
         matches!(self, Source::View(Shown::Namespace | Shown::ServiceAccount))
@@ -66,10 +68,10 @@ impl Source {
 
     /// The record in an object, if it holds one. One that cannot be read is a record all the same: it has a key, and whatever it may hold
     /// counts for whoever finds it unreadable. An object that no key names is passed over.
-    pub(super) fn decode(self, layout: Layout, object: Map<String, Value>) -> Option<Decoded> {
+    pub(super) fn decode(self, form: Form<'_>, object: Map<String, Value>) -> Option<Decoded> {
         let decoded = match self {
-            Source::Custom(kind) => decode(layout, kind, object).map(Some),
-            Source::View(shown) => view(shown, &object),
+            Source::Custom(kind) => decode(form.layout, kind, object).map(Some),
+            Source::View(shown) => view_with(shown, &object, form.prefixes),
         };
         decoded.unwrap_or_else(|Undecodable { error, stand_in }| {
             let problem = on_one_line(&error);
@@ -136,6 +138,22 @@ impl Collection {
         key.etcd_text().starts_with(&self.range.etcd_prefix())
     }
 
+    /// How many objects to ask for where so many may come. Blocks have up to 64 addresses with all about their owners, and whoever
+    /// follows all blocks of a cluster is to hold one page of them, not two dozen MiB.
+    pub(super) fn page(&self, limit: usize) -> usize {
+        let is_long = self.source == Source::Custom(Kind::IpamBlock) && !self.is_in_metadata;
+        limit.clamp(1, if is_long { BLOCKS_PER_PAGE } else { usize::MAX })
+    }
+
+    /// The record in an object of the collection, if it holds one.
+    pub(super) fn decode(&self, form: Form<'_>, object: Map<String, Value>) -> Option<Decoded> {
+        let decoded = match self.source {
+            Source::Custom(Kind::IpamBlock) if self.is_in_metadata => decode_brief_block(&object),
+            source => source.decode(form, object),
+        };
+        decoded.filter(|decoded| self.holds(&decoded.key))
+    }
+
     /// The path of the collection, with the question mark that begins its query.
     pub(super) fn path(&self, layout: Layout) -> String {
         let path = self.source.path(layout, self.namespace.as_deref());
@@ -185,6 +203,9 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
             collections
         }
         KeyRange::Blocks(_) | KeyRange::AllBlocks => vec![custom(Kind::IpamBlock, range)],
+        KeyRange::BlocksInBrief(_) => {
+            vec![Collection { is_in_metadata: true, ..custom(Kind::IpamBlock, range) }]
+        }
         KeyRange::HostAffinities | KeyRange::VirtualAffinities => vec![custom(Kind::BlockAffinity, range)],
         KeyRange::UnlabelledAffinities => {
             let selector = Some(format!("labelSelector={}", escaped(&format!("!{HOSTNAME_HASH_LABEL}"))));

@@ -2,8 +2,7 @@
 
 use http::StatusCode;
 use model::Key;
-use model::kube::{Decoded, Layout};
-use serde_json::{Map, Value};
+use model::kube::Decoded;
 
 use super::Shared;
 use super::client::{Answer, Request};
@@ -46,7 +45,7 @@ impl Shared {
             StatusCode::OK => {
                 let object =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
-                Ok(location.source.decode(self.layout, object))
+                Ok(location.source.decode(self.form(), object))
             }
             StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
             // A name that the server cannot even take is not there.
@@ -96,8 +95,7 @@ impl Shared {
         token: &str,
         moment: Option<&Revision>,
     ) -> Result<Page, StoreError> {
-        let mut path =
-            format!("{}limit={}", collection.path(self.layout), collection.source.page(request.limit));
+        let mut path = format!("{}limit={}", collection.path(self.layout), collection.page(request.limit));
         match (token, moment) {
             ("", None) => {}
             // The other collections of a list show the moment of the first.
@@ -110,7 +108,7 @@ impl Shared {
         let request_of_page = Request::list(path).metadata_only(collection.is_in_metadata);
         let answer = self.client.send(&request_of_page).await?;
         match answer.status {
-            StatusCode::OK => Page::read(self.layout, collection, &answer.body)
+            StatusCode::OK => Page::read(self.form(), collection, &answer.body)
                 .map_err(|error| unreadable(&operation, error)),
             StatusCode::GONE => Err(StoreError::HistoryGone { range: request.range.clone() }),
             // An older Calico has fewer kinds.
@@ -122,15 +120,6 @@ impl Shared {
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
     }
-}
-
-/// What a document of a collection holds, if it is a record of the range.
-pub(super) fn readable(
-    layout: Layout,
-    collection: &Collection,
-    document: Map<String, Value>,
-) -> Option<Decoded> {
-    collection.source.decode(layout, document).filter(|decoded| collection.holds(&decoded.key))
 }
 
 pub(super) fn record(decoded: Decoded) -> Record {

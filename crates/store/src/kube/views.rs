@@ -31,7 +31,8 @@ impl Shared {
         };
         let patch = match (location.source, &change.write) {
             (Source::View(Shown::Pod), Write::Put(value)) => {
-                endpoint_patch(&resource(&change.key, Kind::WorkloadEndpoint, value)?, fence)
+                let endpoint = resource(&change.key, Kind::WorkloadEndpoint, value)?;
+                endpoint_patch(&endpoint, fence, &self.prefixes)
             }
             (Source::View(Shown::Pod), Write::Delete) => endpoint_removal_patch(fence),
             (Source::View(Shown::Node), Write::Put(value)) => {

@@ -18,7 +18,7 @@ use super::Shared;
 use super::client::{Request, pause_of};
 use super::failure::{Status, refusal};
 use super::range::{Collection, watched};
-use super::read::{readable, record};
+use super::read::record;
 use super::write::revision_of;
 use crate::backoff::Backoff;
 use crate::request::counted;
@@ -297,7 +297,7 @@ impl Stream {
         if !matches!(kind, "ADDED" | "MODIFIED" | "DELETED") {
             return None;
         }
-        let decoded = readable(self.shared.layout, &self.collection, object)?;
+        let decoded = self.collection.decode(self.shared.form(), object)?;
         let was_marked = self.marked.contains(&decoded.key);
         let is_removal = kind == "DELETED";
         match (is_removal, decoded.is_tombstone) {
@@ -375,7 +375,11 @@ mod tests {
         let client = Client::connect(&KubeConfig { settings, ..KubeConfig::default() }).await.unwrap();
         let (news, _receiver) = mpsc::channel(1);
         let mut stream = Stream {
-            shared: Arc::new(Shared { client: Arc::new(client), layout: Layout::V1 }),
+            shared: Arc::new(Shared {
+                client: Arc::new(client),
+                layout: Layout::V1,
+                prefixes: Arc::default(),
+            }),
             collection: watched(&KeyRange::Handles).remove(0),
             index: 0,
             position: 7,

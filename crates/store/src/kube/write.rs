@@ -167,7 +167,7 @@ impl Shared {
             serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
         let found = page.get_mut("items").and_then(Value::as_array_mut).and_then(Vec::pop);
         let decoded = match found {
-            Some(Value::Object(document)) => location.source.decode(self.layout, document),
+            Some(Value::Object(document)) => location.source.decode(self.form(), document),
             _ => None,
         };
         let current = decoded.filter(|found| !found.is_tombstone && found.key == change.key).map(record);

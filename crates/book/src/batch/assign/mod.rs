@@ -23,6 +23,7 @@ use crate::look::Reader;
 use crate::patience::Patience;
 use crate::request::AssignRequest;
 use crate::scene::{Scene, understand_affinity};
+use crate::warm::Warm;
 use crate::{Addition, BookError};
 
 /// Blocks of a node that are read at once, in case the first ones are full.
@@ -228,6 +229,7 @@ pub(crate) fn group_request(
         host_reserve: first.host_reserve,
         changes_max: inner.changes_max() - required,
         reads_one_by_one: !inner.is_atomic(),
+        surveys_first: inner.warm.as_ref().is_some_and(Warm::is_crowded),
     }
 }
 

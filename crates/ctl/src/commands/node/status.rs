@@ -9,11 +9,11 @@ use evidence::NodeEvidence;
 use evidence::kernel::Route;
 use evidence::node::{Bgp, BgpSession};
 use gather::agent;
-use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind, Resource};
+use model::{AffinityOwner, Key, Kind, Resource};
 use plan::between::{BETWEEN_PROTOCOL, VXLAN_DEVICES};
 use serde_json::Value;
 use store::config::agent_setting;
-use store::{ListRequest, Store};
+use store::{Record, Store};
 
 use super::tables::{self, Peer};
 use crate::cli::Global;
@@ -176,16 +176,12 @@ async fn of_store(store: &Arc<dyn Store>, node: &str) -> Vec<(&'static str, Stri
         bgp.and_then(Value::as_str).map(str::to_owned)
     };
     let addresses: Vec<String> = ["ipv4Address", "ipv6Address"].into_iter().filter_map(text).collect();
-    let mut blocks = Vec::new();
-    for version in [IpVersion::V4, IpVersion::V6] {
-        let range = KeyRange::AffinitiesOf(AffinityOwner::Host(node.to_owned()), version);
-        let listed = store.list(ListRequest::new(range)).await;
-        let keys = listed.into_iter().flat_map(|page| page.records).map(|record| record.key);
-        blocks.extend(keys.filter_map(|key| match key {
-            Key::Affinity { block, .. } => Some(block.to_string()),
-            _ => None,
-        }));
-    }
+    let affinities = store.affinities_of(&AffinityOwner::Host(node.to_owned())).await.unwrap_or_default();
+    let block = |record: Record| match record.key {
+        Key::Affinity { block, .. } => Some(block.to_string()),
+        _ => None,
+    };
+    let blocks = affinities.into_iter().filter_map(block).collect();
     let or_none = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     vec![("Address", or_none(addresses)), ("Blocks", or_none(blocks))]
 }

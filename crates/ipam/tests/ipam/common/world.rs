@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipam::{
     AffinityRelease, Answer, AssignError, Assigned, Assignment, BlockReleased, Books, Decision,
     HandleRelease, Next, Owner, Pool, PoolUse, ReleaseRule, Released, Request, Steps, Stored, Surroundings,
-    Want, recover,
+    Survey, Want, recover,
 };
 use jiff::Timestamp;
 use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
@@ -22,6 +22,8 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     /// Commits all or nothing; else record by record.
     pub(crate) is_atomic: bool,
+    /// Searches ask for all blocks at once before they look at one that is not the node's.
+    pub(crate) surveys: bool,
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -56,7 +58,13 @@ fn block_owner(host: &str) -> AffinityOwner {
 impl World {
     /// Pools are called `pool-0`, `pool-1` …
     pub(crate) fn with_pools(pools: &[Value]) -> World {
-        let mut world = World { store: Store::default(), reserved: Vec::new(), now: now(), is_atomic: true };
+        let mut world = World {
+            store: Store::default(),
+            reserved: Vec::new(),
+            now: now(),
+            is_atomic: true,
+            surveys: false,
+        };
         for (position, spec) in pools.iter().enumerate() {
             world.put_pool(&format!("pool-{position}"), spec.clone());
         }
@@ -161,6 +169,8 @@ impl World {
         Request {
             wants,
             node_labels: labels(&[("name", host)]),
+            reads_one_by_one: self.surveys,
+            surveys_first: self.surveys,
             ..Request::new(host, Vec::new(), PoolUse::Workload, 128)
         }
     }
@@ -175,9 +185,23 @@ impl World {
                         decision.show(&key, self.store.answer(&key));
                     }
                 }
+                Next::Survey(survey) => decision.show_survey(self.survey(*survey)),
                 Next::Done(outcome) => return Ok(outcome),
             }
         }
+    }
+
+    /// All blocks: some only by name, some as they were remembered, some whole.
+    fn survey(&self, mut survey: Survey) -> Survey {
+        for (position, block) in self.blocks().into_iter().enumerate() {
+            let answer = self.store.answer(&Key::Block(block));
+            match (position % 3, survey.prospect(block, &answer)) {
+                (0, _) | (1, None) => survey.exists(block),
+                (1, Some(prospect)) => survey.recall(block, prospect),
+                _ => drop(survey.read(block, answer)),
+            }
+        }
+        survey
     }
 
     pub(crate) fn plan(&self, request: Request) -> Result<Assigned, AssignError> {

@@ -294,6 +294,7 @@ fn add(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) -> P
     match drive(&mut assignment, seen) {
         Err(_) => Progress::Refused,
         Ok(Next::Look(keys)) => Progress::Look(keys),
+        Ok(Next::Survey(_)) => unreachable!("records are read together"),
         Ok(Next::Done(assigned)) => {
             let addresses = |grant: &ipam::Grant| {
                 grant.addresses.iter().map(|granted| granted.address).collect::<Vec<_>>()
@@ -373,7 +374,7 @@ fn drive<D: Decision>(decision: &mut D, seen: &[Read]) -> Result<Next<D::Outcome
                 }
                 found.into_iter().for_each(|(key, found)| decision.show(key, answer(key, found)));
             }
-            done @ Next::Done(_) => return Ok(done),
+            done @ (Next::Done(_) | Next::Survey(_)) => return Ok(done),
         }
     }
 }
@@ -385,6 +386,7 @@ fn finish<D: Decision<Error = std::convert::Infallible>>(
 ) -> Progress {
     match drive(&mut decision, seen) {
         Ok(Next::Look(keys)) => Progress::Look(keys),
+        Ok(Next::Survey(_)) => unreachable!("records are read together"),
         Ok(Next::Done(outcome)) => Progress::Write(steps(outcome), Vec::new()),
         Err(never) => match never {},
     }

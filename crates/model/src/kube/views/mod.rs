@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DecodeError, Decoded, Undecodable};
 use crate::names::EndpointName;
-use crate::{Key, Kind, Resource};
+use crate::{DevicePrefixes, Key, Kind, Resource};
 
 /// Which of Kubernetes' objects a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,11 +94,21 @@ pub fn uids(endpoint: &Resource) -> Vec<String> {
     metadata.uid.iter().chain(metadata.annotations.get(pod::MIRROR)).cloned().collect()
 }
 
-/// The record that an object shows; `None` if it shows none, as a pod does that uses its node's network.
+/// The record that an object shows; `None` if it shows none, as a pod does that uses its node's network. For whoever does not know what
+/// devices of pods are called in the cluster.
 pub fn view(shown: Shown, object: &Map<String, Value>) -> Result<Option<Decoded>, Undecodable> {
+    view_with(shown, object, &DevicePrefixes::default())
+}
+
+/// The same where devices of pods are called so.
+pub fn view_with(
+    shown: Shown,
+    object: &Map<String, Value>,
+    prefixes: &DevicePrefixes,
+) -> Result<Option<Decoded>, Undecodable> {
     let object = Object::new(shown, object);
     let resource = match shown {
-        Shown::Pod => pod::endpoint(&object),
+        Shown::Pod => pod::endpoint(&object, prefixes),
         Shown::Node => Some(node::node(&object)),
         Shown::Namespace => Some(profile::of_namespace(&object)),
         Shown::ServiceAccount => Some(profile::of_service_account(&object)),

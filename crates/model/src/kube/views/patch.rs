@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::node::{FIELDS, PREFIX, is_unreadable};
 use super::pod::{CONTAINER_ID, DEVICE, MAC, POD_IP, POD_IPS};
-use crate::Resource;
 use crate::names::host_interface_name;
+use crate::{DeviceName, DevicePrefixes, Resource};
 
 /// Which object a patch is meant for. One that is not so refuses the patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,20 +30,22 @@ impl Fence<'_> {
 }
 
 /// Writes an endpoint: a strategic merge patch of the pod's status.
-pub fn endpoint_patch(endpoint: &Resource, fence: Fence<'_>) -> Value {
+pub fn endpoint_patch(endpoint: &Resource, fence: Fence<'_>, prefixes: &DevicePrefixes) -> Value {
     let networks = endpoint.spec("ipNetworks").and_then(Value::as_array).into_iter().flatten();
     let networks: Vec<&str> = networks.filter_map(Value::as_str).collect();
     let text = |field| endpoint.spec(field).and_then(Value::as_str);
     let namespace = endpoint.metadata.namespace.as_deref().unwrap_or_default();
     let usual = host_interface_name(namespace, text("pod").unwrap_or_default()).ok();
     let is_usual = |name: &str| usual.as_ref().is_some_and(|usual| usual.as_str() == name);
+    let needs_note = |name: &str| prefixes.first() != DeviceName::CALICO_PREFIX || !is_usual(name);
     fence.metadata(json!({
         POD_IP: networks.first().copied().unwrap_or_default(),
         POD_IPS: networks.join(","),
         CONTAINER_ID: text("containerID").unwrap_or_default(),
         MAC: text("mac"),
-        // The usual name needs no annotation, and that of an earlier sandbox must go.
-        DEVICE: text("interfaceName").filter(|name| !is_usual(name)),
+        // The usual name needs no annotation, and that of an earlier sandbox must go. Where the prefix is a setting, not everybody who
+        // reads the pod knows it.
+        DEVICE: text("interfaceName").filter(|name| needs_note(name)),
     }))
 }
 
@@ -120,7 +122,7 @@ mod tests {
 
     fn endpoint(pod: &Value) -> Resource {
         let object = Object::new(Shown::Pod, pod.as_object().unwrap());
-        pod::endpoint(&object).unwrap()
+        pod::endpoint(&object, &DevicePrefixes::default()).unwrap()
     }
 
     fn a_pod() -> Value {
@@ -146,7 +148,7 @@ mod tests {
         ] {
             written.spec_mut().insert(field.to_owned(), value);
         }
-        let patch = endpoint_patch(&written, Fence::Uid("u-1"));
+        let patch = endpoint_patch(&written, Fence::Uid("u-1"), &DevicePrefixes::default());
         assert_eq!(patch["metadata"]["uid"], "u-1");
         assert_eq!(patch["metadata"].get("resourceVersion"), None, "no read is spent on it");
         let after = patched(&a_pod(), &patch);
@@ -165,6 +167,48 @@ mod tests {
             let mut pod = a_pod();
             pod["metadata"]["annotations"][DEVICE] = noted.into();
             assert_eq!(endpoint(&pod).spec("interfaceName").unwrap() == noted, counts, "{noted}");
+        }
+    }
+
+    /// Felix's setting names devices, and not everybody who reads the pod has it.
+    #[test]
+    fn devices_are_named_by_the_configured_prefix() {
+        let name = |pod: &Value, setting: &str| {
+            let object = Object::new(Shown::Pod, pod.as_object().unwrap());
+            let endpoint = pod::endpoint(&object, &DevicePrefixes::configured(setting)).unwrap();
+            endpoint.spec("interfaceName").unwrap().as_str().unwrap().to_owned()
+        };
+        let hash = name(&a_pod(), "").strip_prefix("cali").unwrap().to_owned();
+        for (setting, expected) in [
+            ("", "cali"),
+            ("tap", "tap"),
+            (" tap , cali", "tap"),
+            (",", "cali"),
+            ("much-too-long-for-it", "cali"),
+        ] {
+            assert_eq!(name(&a_pod(), setting), format!("{expected}{hash}"), "{setting:?}");
+        }
+        let noted = |device: &str| {
+            let mut pod = a_pod();
+            pod["metadata"]["annotations"][DEVICE] = device.into();
+            pod
+        };
+        let own = format!("tap{hash}");
+        assert_eq!(name(&noted(&own), ""), own, "the hash is this pod's");
+        assert_eq!(name(&noted("tap0123456789a"), "tap"), "tap0123456789a");
+        assert_eq!(name(&noted("tap0123456789a"), ""), format!("cali{hash}"), "it may be anybody's");
+        assert_eq!(name(&noted("cali0123456789a"), "tap"), "cali0123456789a", "made before the setting was");
+
+        let mut written = endpoint(&a_pod());
+        for (device, setting, is_noted) in [
+            (own.clone(), "tap", true),
+            (format!("cali{hash}"), "tap", true),
+            (format!("cali{hash}"), "cali", false),
+        ] {
+            written.spec_mut().insert("interfaceName".to_owned(), json!(device));
+            let patch = endpoint_patch(&written, Fence::Uid("u-1"), &DevicePrefixes::configured(setting));
+            assert_eq!(patch["metadata"]["annotations"][DEVICE].is_string(), is_noted, "{device} {setting}");
+            assert_eq!(name(&patched(&a_pod(), &patch), setting), device);
         }
     }
 

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Object, qos, set_unless_empty};
-use crate::names::{EndpointName, host_interface_name};
-use crate::{DeviceName, Kind, Mac, Resource};
+use crate::names::EndpointName;
+use crate::{DeviceName, DevicePrefixes, Kind, Mac, Resource};
 
 /// The one interface of a pod that Calico knows.
 pub(super) const INTERFACE: &str = "eth0";
@@ -31,7 +31,7 @@ const ACCOUNT_LABEL_MAX: usize = 63;
 ///
 /// Whoever makes pods can write their annotations. One that cannot be understood stands in its field as text, where everybody expects a
 /// list: nobody takes it for an answer, and the rest of the endpoint counts.
-pub(super) fn endpoint(pod: &Object<'_>) -> Option<Resource> {
+pub(super) fn endpoint(pod: &Object<'_>, prefixes: &DevicePrefixes) -> Option<Resource> {
     let (node, name, namespace) = (pod.text(&["spec", "nodeName"]), pod.name(), pod.metadata("namespace"));
     let is_on_host = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     if is_on_host || node.is_empty() || name.is_empty() || namespace.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn endpoint(pod: &Object<'_>) -> Option<Resource> {
     label(pod, namespace, &mut resource);
     let annotations = pod.annotations().filter(|(name, _)| concerns_network(name));
     resource.metadata.annotations.extend(annotations.map(|(name, value)| (name.clone(), value.to_owned())));
-    resource.body.insert("spec".to_owned(), Value::Object(spec(pod, node, namespace)));
+    resource.body.insert("spec".to_owned(), Value::Object(spec(pod, node, namespace, prefixes)));
     Some(resource)
 }
 
@@ -67,7 +67,7 @@ fn label(pod: &Object<'_>, namespace: &str, resource: &mut Resource) {
     }
 }
 
-fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Map<String, Value> {
+fn spec(pod: &Object<'_>, node: &str, namespace: &str, prefixes: &DevicePrefixes) -> Map<String, Value> {
     let mut spec = Map::new();
     for (field, text) in
         [("orchestrator", "k8s"), ("node", node), ("pod", pod.name()), ("endpoint", INTERFACE)]
@@ -79,7 +79,7 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Map<String, Value> {
     if let Some(sandbox) = sandbox {
         spec.insert("containerID".into(), sandbox.into());
     }
-    if let Some(device) = device(pod, namespace).filter(|_| sandbox != Some("")) {
+    if let Some(device) = device(pod, namespace, prefixes).filter(|_| sandbox != Some("")) {
         spec.insert("interfaceName".into(), device.as_str().into());
     }
     if let Some(mac) = pod.annotation(MAC).and_then(|mac| mac.parse::<Mac>().ok()) {
@@ -129,13 +129,17 @@ fn is_detached(pod: &Object<'_>) -> bool {
     pod.annotation(POD_IP) == Some("")
 }
 
-/// Calico's name for the device, unless the node had to use another one. Whoever makes pods can write the annotation, so it
-/// counts only if it is a name that such a device can have.
-fn device(pod: &Object<'_>, namespace: &str) -> Option<DeviceName> {
+/// Calico's name for the device, unless the node had to use another one. Whoever makes pods can write the annotation, so it counts only
+/// if it is a name that such a device can have: by its prefix, or because it ends in the hash of this very pod.
+fn device(pod: &Object<'_>, namespace: &str, prefixes: &DevicePrefixes) -> Option<DeviceName> {
+    let usual = |prefix| DeviceName::of_pod(prefix, namespace, pod.name()).ok();
+    let hash = usual("");
+    let is_its = |name: &str| hash.as_ref().is_some_and(|hash| name.ends_with(hash.as_str()));
     let noted = pod.annotation(DEVICE).and_then(|name| DeviceName::new(name).ok());
     noted
-        .filter(|name| name.as_str().starts_with(DeviceName::CALICO_PREFIX))
-        .or_else(|| host_interface_name(namespace, pod.name()).ok())
+        .filter(|name| prefixes.may_name(name.as_str()) || is_its(name.as_str()))
+        .or_else(|| usual(prefixes.first()))
+        .or_else(|| usual(DeviceName::CALICO_PREFIX))
 }
 
 /// The pod's addresses, from the first source that has any. A pod that has ended has none left.

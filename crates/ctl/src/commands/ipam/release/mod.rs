@@ -89,6 +89,7 @@ async fn decide<D: Decision>(
     loop {
         let keys = match decision.poll() {
             Ok(Next::Look(keys)) => keys,
+            Ok(Next::Survey(_)) => unreachable!("a release looks only at what it names"),
             Ok(Next::Done(outcome)) => return Ok(Ok(outcome)),
             Err(error) => return Ok(Err(error)),
         };
