@@ -71,7 +71,7 @@ fn resource(kind: Kind, namespace: Option<&str>, name: &str, spec: Value) -> Rec
 }
 
 fn pick<'a>(dice: &mut Dice, words: &[&'a str]) -> &'a str {
-    dice.one_of(words)
+    words[dice.number(words.len())]
 }
 
 fn labelled(record: Record, labels: BTreeMap<String, String>) -> Record {
