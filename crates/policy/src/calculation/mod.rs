@@ -144,6 +144,9 @@ pub struct Problem {
     pub is_set_aside: bool,
 }
 
+/// Kind, namespace and name in the store.
+type PolicyKey = (Kind, Option<Arc<str>>, Arc<str>);
+
 #[derive(Debug)]
 pub struct Calculation {
     scope: Scope,
@@ -151,7 +154,7 @@ pub struct Calculation {
     sets: Sets,
     subjects: Subjects,
     /// Which policy the record of a key was read as.
-    policy_keys: BTreeMap<(Kind, Option<Arc<str>>, Arc<str>), PolicyId>,
+    policy_keys: BTreeMap<PolicyKey, PolicyId>,
     /// What is wrong with records that are no policies and no profiles.
     faults: BTreeMap<String, Vec<Arc<str>>>,
 }

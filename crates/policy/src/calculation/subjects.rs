@@ -163,12 +163,11 @@ impl Subjects {
     }
 
     pub(super) fn put_tier(&mut self, name: &Arc<str>, tier: Option<Tier>) {
-        let old = match tier {
-            Some(tier) if self.tiers.get(name) == Some(&tier) => return,
-            Some(tier) => self.tiers.insert(Arc::clone(name), tier),
-            None => self.tiers.remove(name),
-        };
-        drop(old);
+        if self.tiers.get(name) == tier.as_ref() {
+            return;
+        }
+        self.tiers.remove(name);
+        self.tiers.extend(tier.map(|tier| (Arc::clone(name), tier)));
         self.dirty_classes.extend(self.locals_of_class.keys());
     }
 
@@ -289,7 +288,7 @@ impl Subjects {
                     .cloned()
                     .or_else(|| built_in_tier(&name))
                     .is_some_and(|tier| tier.passes);
-                TierView { name, passes, policies: policies.into_iter().map(|policy| view(policy)).collect() }
+                TierView { name, passes, policies: policies.into_iter().map(view).collect() }
             })
             .collect()
     }

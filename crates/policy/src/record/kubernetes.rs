@@ -52,9 +52,8 @@ fn read(id: PolicyId, spec: &At<'_>, known: &[&str]) -> Policy {
     let types = types.unwrap_or_else(|_| Direction::BOTH.to_vec());
     let mut rules = |direction, field: &str, peers: &str| {
         let mut reader = Reader { namespace: &namespace, peers, remarks: &mut remarks, rules: Vec::new() };
-        match &fault {
-            None => reader.read(&spec.field(field)),
-            Some(_) => {}
+        if fault.is_none() {
+            reader.read(&spec.field(field));
         }
         let rules = reader.rules;
         types.contains(&direction).then_some(rules)

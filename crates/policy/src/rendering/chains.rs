@@ -78,7 +78,8 @@ impl Writer<'_> {
             let rules = match &policy.set_aside {
                 Some(why) => vec![self.deny(&chain, "set-aside").commented(format_args!("set aside: {why}"))],
                 None => {
-                    let prefix = self.log_prefix(policy);
+                    let (namespace, name) = (policy.id.namespace.as_deref(), &policy.id.name);
+                    let prefix = self.log_prefix(&policy.tier, policy.id.kind.name(), namespace, name);
                     self.rules(&chain, rules, &prefix, &mut part.sets)
                 }
             };
@@ -98,7 +99,7 @@ impl Writer<'_> {
                     vec![self.deny(&chain, "set-aside").commented(format_args!("set aside: {why}"))]
                 }
                 Some(profile) => {
-                    let prefix = format!("{}{name} ", self.settings.log_prefix);
+                    let prefix = self.log_prefix("", "Profile", None, name);
                     self.rules(&chain, profile.rules(direction), &prefix, &mut part.sets)
                 }
             };
@@ -139,20 +140,11 @@ impl Writer<'_> {
     }
 
     /// The kernel prints up to 127 bytes.
-    fn log_prefix(&self, policy: &Policy) -> String {
+    fn log_prefix(&self, tier: &str, kind: &str, namespace: Option<&str>, name: &str) -> String {
         const LONGEST: usize = 100;
-        let namespace = policy.id.namespace.as_deref();
-        let path = namespace.map_or_else(
-            || policy.id.name.to_string(),
-            |namespace| format!("{namespace}/{}", policy.id.name),
-        );
-        let expanded = self
-            .settings
-            .log_prefix
-            .replace("%t", &policy.tier)
-            .replace("%k", policy.id.kind.name())
-            .replace("%n", &policy.id.name)
-            .replace("%p", &path);
+        let path = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+        let expanded = self.settings.log_prefix.replace("%t", tier).replace("%k", kind);
+        let expanded = expanded.replace("%n", name).replace("%p", &path);
         let plain = expanded.chars().filter(|character| character.is_ascii_graphic() && *character != '"');
         format!("{}: ", plain.take(LONGEST).collect::<String>())
     }

@@ -125,7 +125,7 @@ impl Writer<'_> {
             let is_refused = &**device == ANY_DEVICE && point.stage == Stage::Untracked;
             let Some(of_device) = self.host_chain(point, local).filter(|_| !is_refused) else { continue };
             let chain =
-                super::chains::name(point.prefix, if &**device == ANY_DEVICE { "any" } else { device });
+                super::chains::name(point.prefix, if &**device == ANY_DEVICE { "/any" } else { device });
             part.chains.insert(Arc::clone(&chain), Chain { base: None, rules: of_device });
             let verdict = Verdict::Goto(chain);
             match &**device == ANY_DEVICE {

@@ -95,6 +95,13 @@ pub(crate) struct Marks {
 }
 
 impl Settings {
+    /// Why policy cannot be enforced with them.
+    pub fn fault(&self) -> Option<String> {
+        let bits = self.mark_mask.count_ones();
+        (bits < 3)
+            .then(|| format!("nftablesMarkMask: {:#x} has {bits} bits, and policy needs 3", self.mark_mask))
+    }
+
     /// The lowest bits of the mask.
     pub(crate) fn marks(&self) -> Marks {
         let lowest = |mask: u32| mask & mask.wrapping_neg();

@@ -179,7 +179,9 @@ impl Rule {
     }
 
     pub fn commented(self, comment: impl fmt::Display) -> Rule {
-        let mut text = comment.to_string();
+        // Authors of policies choose parts of it, and programs print it between quotes.
+        let harmful = |character: char| character.is_control() || character == '"';
+        let mut text = comment.to_string().replace(harmful, "?");
         let end = (0..=COMMENT_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
         Rule { comment: Some(text.into()), ..self }

@@ -70,6 +70,10 @@ fn resource(kind: Kind, namespace: Option<&str>, name: &str, spec: Value) -> Rec
     Record::Calico(Box::new(record))
 }
 
+fn pick<'a>(dice: &mut Dice, words: &[&'a str]) -> &'a str {
+    dice.one_of(words)
+}
+
 fn labelled(record: Record, labels: BTreeMap<String, String>) -> Record {
     let Record::Calico(mut record) = record else { return record };
     record.metadata.labels = labels;
@@ -255,7 +259,7 @@ fn calico_policy(dice: &mut Dice) -> Record {
         }
     }
     let namespace = kind.is_namespaced().then(|| *dice.one_of(&NAMESPACES));
-    resource(kind, namespace, *dice.one_of(&NAMES), spec)
+    resource(kind, namespace, pick(dice, &NAMES), spec)
 }
 
 /// What only host endpoints know.
@@ -281,7 +285,7 @@ pub(crate) fn host_endpoint(dice: &mut Dice) -> Record {
         "expectedIPs": dice.some_of(&["10.0.0.1", "fd00:1::1"]),
         "profiles": [dice.one_of(&profiles)],
     });
-    labelled(resource(Kind::HostEndpoint, None, *dice.one_of(&NAMES), spec), labels(dice))
+    labelled(resource(Kind::HostEndpoint, None, pick(dice, &NAMES), spec), labels(dice))
 }
 
 fn label_selector(dice: &mut Dice) -> Value {
@@ -445,7 +449,7 @@ fn network_set(dice: &mut Dice) -> Record {
 fn tier(dice: &mut Dice) -> Record {
     let spec =
         json!({ "order": dice.one_of(&[1.0, 1e6, 2e6]), "defaultAction": dice.one_of(&["Deny", "Pass"]) });
-    resource(Kind::Tier, None, *dice.one_of(&["sec", "default"]), spec)
+    resource(Kind::Tier, None, pick(dice, &["sec", "default"]), spec)
 }
 
 fn slice(dice: &mut Dice) -> Record {
