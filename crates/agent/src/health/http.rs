@@ -263,6 +263,7 @@ mod tests {
         assert!(readiness().text.ends_with("block 0.0.0.0/0 of node x\n"), "{}", readiness().text);
         assert_eq!(readiness().status, "503 Service Unavailable");
         health.set_routes_missing(Vec::new());
+        health.set_condition(super::super::Condition::Policies, Vec::new());
         health.set_serving(true);
         health.set_store_in_sync(true);
         health.set_reconciled(true);
