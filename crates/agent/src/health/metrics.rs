@@ -110,11 +110,12 @@ mod tests {
         metrics.repairs.count("x");
         metrics.findings.set([(["x", "error"], 0)]);
         metrics.not_ready.set([(["x"], 0)]);
+        metrics.policy_denied.set([(["gnp/x", "ingress", "0"].map(str::to_owned), 1)].into());
         let page = metrics.page();
         let types: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE plumb_")).collect();
         let gauges: Vec<&str> = types.iter().filter_map(|line| line.strip_suffix(" gauge")).collect();
         let counters: Vec<&str> = types.iter().filter_map(|line| line.strip_suffix(" counter")).collect();
-        assert_eq!((types.len(), gauges.len(), counters.len()), (36, 23, 13));
+        assert_eq!((types.len(), gauges.len(), counters.len()), (40, 24, 16));
         assert!(counters.iter().all(|name| name.ends_with("_total")), "{counters:?}");
         assert!(!gauges.iter().any(|name| name.ends_with("_total")), "{gauges:?}");
     }
