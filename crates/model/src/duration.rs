@@ -21,7 +21,7 @@ fn unit(word: &str) -> Option<u64> {
 }
 
 /// The nanoseconds of a text such as `1h30m` or `-1.5s`; none if Go would not read it.
-pub fn go_nanoseconds(text: &str) -> Option<i64> {
+pub(crate) fn go_nanoseconds(text: &str) -> Option<i64> {
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -66,7 +66,7 @@ fn span(number: &str, unit: u64) -> Option<u64> {
 }
 
 /// A duration as Go spells it.
-pub fn spell_duration(nanoseconds: i64) -> String {
+pub(crate) fn spell_duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
     let text = match size {
