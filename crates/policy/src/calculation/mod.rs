@@ -264,7 +264,9 @@ impl Calculation {
     /// The kernel refuses what a policy asks for. It denies everything then, to those whom it selects, until its record is put again. Says whether
     /// there is such a policy, and it was not set aside before.
     pub fn set_aside(&mut self, id: &PolicyId, why: &str) -> bool {
-        let Some(policy) = self.subjects.policy(id).filter(|policy| policy.set_aside.is_none()) else { return false };
+        let Some(policy) = self.subjects.policy(id).filter(|policy| policy.set_aside.is_none()) else {
+            return false;
+        };
         let policy = Policy { set_aside: Some(why.into()), ..Policy::clone(policy) };
         self.subjects.put_policy(&Arc::clone(&id.name), policy, &mut self.sets);
         true

@@ -143,16 +143,19 @@ impl Rendering {
     /// The policies whose rules a change writes, or whose sets. Not those of other changes that only follow from it.
     pub fn policies_behind(&self, change: &Change) -> Vec<PolicyId> {
         let is_behind = |part: &Part| match change {
-            Change::AddChain { chain, .. } | Change::AddRules { chain, .. } => part.chains.contains_key(chain),
-            Change::AddSet { set, .. } | Change::AddElements { set, .. } | Change::DeleteElements { set, .. } => {
-                part.sets.contains_key(set)
+            Change::AddChain { chain, .. } | Change::AddRules { chain, .. } => {
+                part.chains.contains_key(chain)
             }
+            Change::AddSet { set, .. }
+            | Change::AddElements { set, .. }
+            | Change::DeleteElements { set, .. } => part.sets.contains_key(set),
             _ => false,
         };
-        let behind = self.parts.iter().filter(|(_, part)| is_behind(part)).filter_map(|(unit, _)| match unit {
-            Unit::Policy(id) => Some(id.clone()),
-            Unit::Frame | Unit::Profile(_) | Unit::Workload(_) => None,
-        });
+        let behind =
+            self.parts.iter().filter(|(_, part)| is_behind(part)).filter_map(|(unit, _)| match unit {
+                Unit::Policy(id) => Some(id.clone()),
+                Unit::Frame | Unit::Profile(_) | Unit::Workload(_) => None,
+            });
         behind.collect()
     }
 

@@ -10,8 +10,8 @@ use plan::Link;
 
 use super::firewall;
 use super::line::Line;
-use crate::cli::install_cluster::Mode;
 use crate::cli::install::Check;
+use crate::cli::install_cluster::Mode;
 use crate::commands::install::{CONFLIST, configurations};
 use crate::commands::node::checksystem;
 

@@ -12,8 +12,8 @@ use std::path::Path;
 use model::kube::Layout;
 use serde_json::{Value, json};
 
-use crate::cli::install_cluster::ClusterOptions;
 use crate::cli::install::Install;
+use crate::cli::install_cluster::ClusterOptions;
 
 pub(super) use controller::deployment;
 pub(super) use node::daemonset;

@@ -10,8 +10,8 @@ use super::{
     Cluster, HOST, LABEL, PLUGINS, PLUMB, PLUMBD, api_server, bare_root, directory, existing, mount,
     read_only, requests, variable,
 };
-use crate::cli::install_cluster::{ClusterOptions, Mode};
 use crate::cli::install::Family;
+use crate::cli::install_cluster::{ClusterOptions, Mode};
 
 const NAME: &str = "plumb-node";
 /// Of the agent, on the node's loopback device.
