@@ -210,9 +210,12 @@ fn mode_unsupported(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn policy_not_enforced(evidence: &mut Evidence, _: usize) -> String {
-    let mut noting = record(Kind::Node, "noting", json!({}));
-    noting.seen.metadata.annotations.insert("plumbline.io/policies-not-enforced".to_owned(), "1".to_owned());
-    evidence.records.add(noting);
+    for node in evidence.records.all_mut(Kind::Node) {
+        node.seen
+            .metadata
+            .annotations
+            .insert("plumbline.io/policies-not-enforced".to_owned(), "1".to_owned());
+    }
     evidence.records.add(record(Kind::GlobalNetworkPolicy, "deny", json!({"selector": "all()"})));
     "cluster".to_owned()
 }
