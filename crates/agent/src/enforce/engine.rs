@@ -13,7 +13,7 @@ use serde_json::Value;
 use store::Record;
 use tracing::warn;
 
-use super::InForce;
+use super::{Enforced, InForce};
 use super::records::Part;
 use super::settings::PolicySettings;
 use super::stand_in::{StandIns, bare_endpoint, fit_for_policy};
@@ -98,7 +98,7 @@ impl Engine {
         }
         let update = self.calculation.take_update();
         let changes = self.rendering.update(&self.calculation, &update);
-        let mut in_force: BTreeMap<Arc<str>, Vec<IpNet>> = BTreeMap::new();
+        let mut in_force: BTreeMap<Arc<str>, Enforced> = BTreeMap::new();
         let mut policies = BTreeSet::new();
         for (id, local) in self.calculation.locals() {
             for tier in self.calculation.tiers(local).iter() {
@@ -107,7 +107,11 @@ impl Engine {
                 );
             }
             if id.kind == EndpointKind::Workload {
-                in_force.entry(Arc::clone(&local.device)).or_insert_with(|| local.nets.clone());
+                let missing = local.profiles.iter().filter(|name| !self.stand_ins.has(name)).cloned();
+                in_force.entry(Arc::clone(&local.device)).or_insert_with(|| Enforced {
+                    nets: local.nets.clone(),
+                    missing_profiles: missing.collect(),
+                });
             }
         }
         Wanted { changes, in_force: Arc::new(in_force), policies: policies.len() }

@@ -34,7 +34,15 @@ use engine::Engine;
 pub(crate) use wait::{TIMEOUT, Waiting};
 
 /// The endpoints of this node whose rules are in the kernel: the addresses by the device.
-pub(crate) type InForce = Arc<BTreeMap<Arc<str>, Vec<IpNet>>>;
+pub(crate) type InForce = Arc<BTreeMap<Arc<str>, Enforced>>;
+
+/// What the rules of a device are about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Enforced {
+    pub(super) nets: Vec<IpNet>,
+    /// Profiles that the endpoint names and no record has.
+    pub(super) missing_profiles: Vec<Arc<str>>,
+}
 
 /// What the parts of the agent know of policy.
 #[derive(Debug)]

@@ -33,6 +33,11 @@ impl StandIns {
         *self = StandIns::new(self.are_used);
     }
 
+    /// Whether there is such a profile, or something in its place.
+    pub(super) fn has(&self, name: &str) -> bool {
+        name == DEFAULT_ALLOW_PROFILE || self.recorded.contains(name) || self.made.contains(name)
+    }
+
     /// The profiles of namespaces that a record names and nobody has written. Each is given out once.
     pub(super) fn needed_for(&mut self, key: &Key, resource: &Resource) -> Vec<Resource> {
         if let (Kind::Profile, Key::Resource { name, .. }) = (resource.kind, key) {

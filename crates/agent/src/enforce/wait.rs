@@ -16,6 +16,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct Waiting<'a> {
     pub(crate) device: &'a str,
     pub(crate) addresses: &'a [IpAddr],
+    /// The profile that opens it, if the store has it: rules from before it was seen would shut the endpoint.
+    pub(crate) profile: Option<&'a str>,
     /// It has no endpoint record, and never will.
     pub(crate) is_bare: bool,
     pub(crate) timeout: Duration,
@@ -58,8 +60,9 @@ impl Enforcement {
 
 impl Waiting<'_> {
     fn is_in(&self, in_force: &InForce) -> bool {
-        let Some(nets) = in_force.get(self.device) else { return false };
-        self.addresses.iter().all(|address| nets.contains(&IpNet::from(*address)))
+        let Some(enforced) = in_force.get(self.device) else { return false };
+        let is_open = self.profile.is_none_or(|awaited| enforced.missing_profiles.iter().all(|name| **name != *awaited));
+        is_open && self.addresses.iter().all(|address| enforced.nets.contains(&IpNet::from(*address)))
     }
 }
 
@@ -68,17 +71,23 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use super::super::Enforced;
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 5));
 
     fn waiting(addresses: &[IpAddr]) -> Waiting<'_> {
-        Waiting { device: "cali1", addresses, is_bare: false, timeout: Duration::from_millis(1) }
+        Waiting { device: "cali1", addresses, profile: Some("net"), is_bare: false, timeout: Duration::from_millis(1) }
     }
 
     fn set(enforcement: &Enforcement, device: &str, address: IpAddr) {
-        let all = BTreeMap::from([(Arc::from(device), vec![IpNet::from(address)])]);
-        enforcement.in_force.send_replace(Some(Arc::new(all)));
+        set_without(enforcement, device, address, &[]);
+    }
+
+    fn set_without(enforcement: &Enforcement, device: &str, address: IpAddr, missing: &[&str]) {
+        let missing_profiles = missing.iter().map(|name| Arc::from(*name)).collect();
+        let enforced = Enforced { nets: vec![IpNet::from(address)], missing_profiles };
+        enforcement.in_force.send_replace(Some(Arc::new(BTreeMap::from([(Arc::from(device), enforced)]))));
     }
 
     #[tokio::test]
@@ -91,6 +100,11 @@ mod tests {
             set(&enforcement, device, address);
             assert!(enforcement.wait_for(waiting(&[ADDRESS])).await.is_err());
         }
+        set_without(&enforcement, "cali1", ADDRESS, &["other", "net"]);
+        assert!(enforcement.wait_for(waiting(&[ADDRESS])).await.is_err());
+        set_without(&enforcement, "cali1", ADDRESS, &["other"]);
+        enforcement.wait_for(waiting(&[ADDRESS])).await.unwrap();
+        set(&enforcement, "cali2", ADDRESS);
         let patient = Waiting { timeout: testkit::PATIENCE, ..waiting(&[ADDRESS]) };
         let set_later = async {
             tokio::task::yield_now().await;

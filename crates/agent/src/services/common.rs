@@ -29,6 +29,8 @@ pub(crate) struct Common {
     kernel: OnceLock<Worker>,
     /// Warnings that were logged and are not repeated for every pod.
     logged: Mutex<BTreeSet<String>>,
+    /// Profiles of networks that exist.
+    profiles: Mutex<BTreeSet<String>>,
     /// API servers that network configurations name, the last ones used.
     kubernetes: Mutex<Vec<(KubeConfig, KubeObjects)>>,
     calls: AtomicU64,
@@ -53,6 +55,7 @@ impl Common {
             health,
             kernel: OnceLock::new(),
             logged: Mutex::default(),
+            profiles: Mutex::default(),
             kubernetes: Mutex::default(),
             calls: AtomicU64::new(0),
             calls_in_progress: AtomicUsize::new(0),
@@ -85,6 +88,19 @@ impl Common {
             logged.clear();
         }
         logged.insert(text);
+    }
+
+    /// Whether an earlier call saw the profile, so that not every ADD asks for it.
+    pub(crate) fn has_seen_profile(&self, name: &str) -> bool {
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    pub(crate) fn see_profile(&self, name: String) {
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if profiles.len() >= WARNINGS_MAX {
+            profiles.clear();
+        }
+        profiles.insert(name);
     }
 
     /// A connection to an API server that an earlier call used.

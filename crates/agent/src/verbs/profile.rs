@@ -29,27 +29,35 @@ pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
     (!is_of_kubernetes).then(|| vec![name_of(&call.netconf.name)])
 }
 
-/// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network.
-pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<(), CniError> {
+/// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network. `false`: there
+/// is none, and an endpoint that named it would be shut.
+pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<bool, CniError> {
     if call.netconf.calico.policy != PolicyType::Network || Keeping::of(book) == Keeping::Views {
-        return Ok(());
+        return Ok(true);
     }
     let name = name_of(&call.netconf.name);
+    if services.has_seen_profile(&name) {
+        return Ok(true);
+    }
     let key = Key::cluster(Kind::Profile, &name);
     if book.store().get(&key).await?.is_some() {
-        return Ok(());
+        services.see_profile(name);
+        return Ok(true);
     }
     let profile = profile(&name, call.request.pod.is_some());
     match book.store().create(key, profile.encode()).await {
         Ok(_) => {
             info!(profile = name, "created the network's profile");
-            Ok(())
+            services.see_profile(name);
+            Ok(true)
         }
-        Err(StoreError::AlreadyExists { .. }) => Ok(()),
+        Err(StoreError::AlreadyExists { .. }) => Ok(true),
         // A node's own role may not write what is the cluster's.
         Err(StoreError::AccessDenied { .. }) => {
-            services.warn_once(format!("the network has no profile {name}, and this node may not create it"));
-            Ok(())
+            services.warn_once(format!(
+                "the network has no profile {name}, and this node may not create it; its endpoints do without"
+            ));
+            Ok(false)
         }
         Err(error) => Err(error.into()),
     }

@@ -69,7 +69,7 @@ impl Town {
         let mut scene = Scene::new(test, plan)?;
         let mut pods = BTreeMap::new();
         for (name, node) in PODS {
-            let report = add(&scene.lab, &scene.node(node).to_owned(), name);
+            let report = add(&scene.lab, scene.node(node), name);
             pods.insert(name, scene.pods.len());
             scene.pods.push(report);
         }

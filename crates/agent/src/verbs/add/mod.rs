@@ -73,7 +73,8 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     call.netconf.check()?;
     let id = EndpointId::of_call(Keeping::of(&book), &node, call);
     let Known { recorded_pod, described, pod_annotations, namespace_labels, .. } = known;
-    let described = with_asked(described, call);
+    let has_profile = profile::ensure(call, &book, services).await?;
+    let described = with_asked(described, call, has_profile);
     let pod = None;
     let mut add = Add {
         call,
@@ -94,11 +95,9 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
         return Ok(joined);
     }
     let (recorded, wiring) = add.connect(mtu).await?;
-    let done = match profile::ensure(call, &add.book, services).await {
-        Ok(()) => add.await_policy(&recorded).await,
-        Err(error) => Err(error),
-    };
-    let done = done
+    let done = add
+        .await_policy(&recorded)
+        .await
         .and_then(|()| add.remember(&recorded, mtu))
         .and_then(|()| if caller.is_waiting() { Ok(()) } else { Err(abandoned()) });
     if let Err(error) = done {
@@ -293,6 +292,7 @@ impl Add<'_> {
         let waiting = Waiting {
             device: recorded.wired.device.as_str(),
             addresses: &recorded.wired.addresses,
+            profile: self.described.awaited_profile(),
             is_bare: recorded.endpoint == RecordedEndpoint::Never,
             timeout: self.call.netconf.policy_timeout.unwrap_or(enforce::TIMEOUT),
         };
