@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use model::{Key, Kind, Resource};
 use plan::between::NodeView;
 use policy::ruleset::{Change, Ruleset};
@@ -13,10 +12,10 @@ use serde_json::Value;
 use store::Record;
 use tracing::warn;
 
-use super::{Enforced, InForce};
 use super::records::Part;
 use super::settings::PolicySettings;
 use super::stand_in::{StandIns, bare_endpoint, fit_for_policy};
+use super::{Enforced, InForce};
 use crate::felix::FelixEnvironment;
 
 /// What is wanted of the kernel at one moment.

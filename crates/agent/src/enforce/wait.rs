@@ -61,7 +61,9 @@ impl Enforcement {
 impl Waiting<'_> {
     fn is_in(&self, in_force: &InForce) -> bool {
         let Some(enforced) = in_force.get(self.device) else { return false };
-        let is_open = self.profile.is_none_or(|awaited| enforced.missing_profiles.iter().all(|name| **name != *awaited));
+        let is_open = self
+            .profile
+            .is_none_or(|awaited| enforced.missing_profiles.iter().all(|name| **name != *awaited));
         is_open && self.addresses.iter().all(|address| enforced.nets.contains(&IpNet::from(*address)))
     }
 }
@@ -77,7 +79,13 @@ mod tests {
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 5));
 
     fn waiting(addresses: &[IpAddr]) -> Waiting<'_> {
-        Waiting { device: "cali1", addresses, profile: Some("net"), is_bare: false, timeout: Duration::from_millis(1) }
+        Waiting {
+            device: "cali1",
+            addresses,
+            profile: Some("net"),
+            is_bare: false,
+            timeout: Duration::from_millis(1),
+        }
     }
 
     fn set(enforcement: &Enforcement, device: &str, address: IpAddr) {
