@@ -15,8 +15,10 @@ use tracing::warn;
 use super::records::Part;
 use super::settings::PolicySettings;
 use super::stand_in::{StandIns, bare_endpoint, fit_for_policy};
+use super::superseded::Superseded;
 use super::{Enforced, InForce};
 use crate::felix::FelixEnvironment;
+use crate::journal::Entry;
 
 /// What is wanted of the kernel at one moment.
 #[derive(Debug)]
@@ -58,6 +60,7 @@ pub(super) struct Engine {
     has_new_facts: bool,
     /// Attachments without records, by device.
     bare: BTreeMap<String, Resource>,
+    superseded: Superseded,
     felix: BTreeMap<String, Resource>,
     environment: FelixEnvironment,
 }
@@ -84,6 +87,7 @@ impl Engine {
             devices: BTreeMap::new(),
             has_new_facts: false,
             bare: BTreeMap::new(),
+            superseded: Superseded::default(),
             felix: BTreeMap::new(),
             environment,
         }
@@ -95,6 +99,9 @@ impl Engine {
             let nodes = self.nodes.values().flatten().copied().collect();
             self.rendering.set_host_facts(HostFacts { devices: self.devices.clone(), nodes });
         }
+        let superseded = self.superseded.changed();
+        superseded.put.iter().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
+        superseded.removed.iter().for_each(|key| self.calculation.remove(key));
         let update = self.calculation.take_update();
         let changes = self.rendering.update(&self.calculation, &update);
         let mut in_force: BTreeMap<Arc<str>, Enforced> = BTreeMap::new();
@@ -148,6 +155,7 @@ impl Engine {
         self.rendering = Rendering::new(settings.rendering.clone());
         self.settings = settings;
         self.stand_ins.clear();
+        self.superseded.begin_again();
         self.bare.values().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
         self.cached.clear();
         self.has_new_facts = true;
@@ -244,6 +252,15 @@ impl Engine {
         }
     }
 
+    /// An attachment of the journal, which may outlive its record.
+    pub(super) fn attach(&mut self, entry: &Entry) {
+        self.superseded.attach(entry);
+    }
+
+    pub(super) fn detach(&mut self, device: &str) {
+        self.superseded.detach(device);
+    }
+
     /// Whether there are endpoints that are hosts, on any node.
     pub(super) fn has_hosts(&self) -> bool {
         self.cached.get(&Kind::HostEndpoint).is_some_and(|cached| !cached.is_empty())
@@ -281,6 +298,9 @@ impl Engine {
             return;
         }
         fit_for_policy(&mut resource);
+        if resource.kind == Kind::WorkloadEndpoint {
+            self.superseded.put(key, &resource, &self.node);
+        }
         for profile in self.stand_ins.needed_for(key, &resource) {
             self.calculation.put(&profile.key(), &profile);
         }
@@ -300,6 +320,7 @@ impl Engine {
         if kind == Kind::Node {
             return self.put_node(key, None);
         }
+        self.superseded.remove(key);
         match self.stand_ins.instead_of(key) {
             Some(profile) => self.calculation.put(key, &profile),
             None => self.calculation.remove(key),

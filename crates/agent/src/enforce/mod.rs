@@ -17,6 +17,7 @@ mod kubernetes;
 mod records;
 mod settings;
 mod stand_in;
+mod superseded;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -93,11 +94,13 @@ impl Enforcement {
 
 /// Never ends.
 pub(crate) async fn run(agent: &Arc<Agent>, store: &Arc<dyn Store>) {
-    if !store.capabilities().endpoints_are_records {
+    let are_records = store.capabilities().endpoints_are_records;
+    {
         let mut engine = agent.enforcement.engine();
         for entry in agent.journal.all() {
+            engine.attach(&entry);
             let Entry { attachment, pod, .. } = &entry;
-            if is_never_recorded(&agent.node, pod.as_ref(), &attachment.sandbox) {
+            if !are_records && is_never_recorded(&agent.node, pod.as_ref(), &attachment.sandbox) {
                 engine.put_bare(attachment.device.as_str(), &attachment.addresses);
             }
         }

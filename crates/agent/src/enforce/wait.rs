@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::{Enforcement, InForce};
+use crate::journal::Entry;
 use crate::verbs::{CniError, code};
 
 /// How long an ADD waits where the network configuration sets no limit. The rules are usually there before the pod's devices are.
@@ -38,9 +39,18 @@ impl Enforcement {
         }
     }
 
-    /// An attachment is gone that may have had no record.
-    pub(crate) fn forget_bare(&self, device: &str) {
-        self.engine().remove_bare(device);
+    /// An attachment is in the journal.
+    pub(crate) fn attach(&self, entry: &Entry) {
+        self.engine().attach(entry);
+        self.changed.notify_one();
+    }
+
+    /// An attachment is gone, which may have had no record.
+    pub(crate) fn detach(&self, device: &str) {
+        let mut engine = self.engine();
+        engine.remove_bare(device);
+        engine.detach(device);
+        drop(engine);
         self.changed.notify_one();
     }
 

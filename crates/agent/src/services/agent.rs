@@ -109,6 +109,7 @@ impl Agent {
 
     /// Adds an attachment to the journal. A state directory that was removed is recreated first; one that cannot be written is reported.
     pub(crate) fn remember(&self, entry: Entry) -> Result<(), CniError> {
+        self.enforcement.attach(&entry);
         let mut written = self.journal.put(entry.clone());
         if written.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             written = self.state.restore(&self.journal).and_then(|()| self.journal.put(entry));
@@ -125,7 +126,7 @@ impl Agent {
     /// Removes an attachment from the journal.
     pub(crate) fn forget(&self, sandbox: &Sandbox) -> Result<(), CniError> {
         if let Some(entry) = self.journal.get(sandbox) {
-            self.enforcement.forget_bare(entry.attachment.device.as_str());
+            self.enforcement.detach(entry.attachment.device.as_str());
         }
         self.journal
             .remove(sandbox)

@@ -240,7 +240,7 @@ fn nft_reads_the_same() {
             "ip saddr @addresses-4 accept",
             "ip6 daddr != @networks-6 accept",
             "meta l4proto != sctp accept",
-            "drop comment \"the end of tier \"default\", é\"",
+            "drop comment \"the end of tier ?default?, é\"",
             "counter name \"denied/a.b-c\" drop",
             "limit rate 5/minute burst 7 packets log prefix \"denied default|x \"",
             "log prefix \"calico-packet: \" level info",

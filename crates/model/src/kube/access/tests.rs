@@ -82,6 +82,11 @@ fn roles_and_policies_name_resources_that_exist() {
             "deployments",
             "customresourcedefinitions",
             "apiservices",
+            "networkpolicies",
+            "clusternetworkpolicies",
+            "adminnetworkpolicies",
+            "baselineadminnetworkpolicies",
+            "endpointslices",
         ];
         for resource in of_roles.chain(of_policies) {
             let name = resource.split('/').next().unwrap();
