@@ -114,7 +114,7 @@ fn in_place_of(successor: &Resource, device: &str, addresses: &[IpAddr]) -> Reso
 
 #[cfg(test)]
 mod tests {
-    use model::{Kind, Mac, Sandbox};
+    use model::{DeviceName, Kind, Mac, Sandbox};
     use plan::Attachment;
     use serde_json::json;
 
@@ -123,7 +123,7 @@ mod tests {
     fn entry(container: &str, device: &str, address: &str) -> Entry {
         let attachment = Attachment {
             sandbox: Sandbox::new("net", container, "eth0").unwrap(),
-            device: device.parse().unwrap(),
+            device: DeviceName::new(device).unwrap(),
             mac: Mac([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
             addresses: vec![address.parse().unwrap()],

@@ -44,11 +44,9 @@ impl Known {
 }
 
 /// The description with what the call and the pod's annotations say themselves.
-pub(super) fn with_asked(mut described: Described, call: &Call, has_profile: bool) -> Described {
+pub(super) fn with_asked(mut described: Described, call: &Call) -> Described {
     let (netconf, asked) = (&call.netconf, &call.netconf.asked);
-    if has_profile {
-        described.profiles = profile::of_endpoint(call).or(described.profiles);
-    }
+    described.profiles = profile::of_endpoint(call).or(described.profiles);
     if call.request.pod.is_none() && !netconf.calico.labels.is_empty() {
         described.labels = Some(netconf.calico.labels.clone());
     }

@@ -159,7 +159,7 @@ fn annotations_of_pods_and_namespaces_count() {
         let (pod, ..) = add("plain", "mac", asks("hwAddr", "02:00:00:00:00:42"));
         assert!(pod.netns().ip(&["link", "show", "eth0"]).unwrap().contains("02:00:00:00:00:42"));
         let (_, _, refused) = add("plain", "floating", asks("floatingIPs", "[\"192.0.2.9\"]"));
-        assert!(refused.error().unwrap().1.contains("floatingIPs is not supported yet"));
+        assert!(refused.error().unwrap().1.contains("cni.projectcalico.org/floatingIPs"));
         let (pod, uid, refused) = add("plain", "brings-its-own", asks("ipAddrsNoIpam", "[\"10.9.9.9\"]"));
         assert!(refused.error().unwrap().1.contains("ipAddrsNoIpam"));
         let allowed = json!({"ip_addrs_no_ipam": true});

@@ -73,8 +73,7 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     call.netconf.check()?;
     let id = EndpointId::of_call(Keeping::of(&book), &node, call);
     let Known { recorded_pod, described, pod_annotations, namespace_labels, .. } = known;
-    let has_profile = profile::ensure(call, &book, services).await?;
-    let described = with_asked(described, call, has_profile);
+    let described = with_asked(described, call);
     let pod = None;
     let mut add = Add {
         call,
@@ -190,6 +189,9 @@ impl Add<'_> {
             pod = self.replace(earlier, pod).await?;
             let guard = self.guard().await?;
             (pod, observed) = wiring::observe(Some(pod), self.call, device, guard, self.services).await?;
+        }
+        if !profile::ensure(self.call, &self.book, self.services).await? {
+            self.described.profiles = None;
         }
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };

@@ -18,8 +18,9 @@ pub(super) struct Ruleset<'a> {
 }
 
 impl<'a> Ruleset<'a> {
+    /// Without network policy: what it drops, it is meant to drop, and it changes no packet.
     pub(super) fn of(firewall: &'a Firewall) -> Ruleset<'a> {
-        Ruleset::of_chains(firewall.chains.iter().collect())
+        Ruleset::of_chains(firewall.chains.iter().filter(|chain| !is_policy(chain)).collect())
     }
 
     /// Without the agent's own table: what others made.
@@ -70,6 +71,13 @@ pub(super) fn weight(rule: &Rule) -> usize {
 }
 
 fn is_ours(chain: &Chain) -> bool {
-    let table = format!("{} {}", chain.family, chain.table);
-    [plan::between::NAT_TABLE, plan::between::POLICY_TABLE].contains(&table.as_str())
+    is_in(chain, plan::between::NAT_TABLE) || is_policy(chain)
+}
+
+fn is_policy(chain: &Chain) -> bool {
+    is_in(chain, plan::between::POLICY_TABLE)
+}
+
+fn is_in(chain: &Chain, table: &str) -> bool {
+    table.split_once(' ') == Some((&chain.family, &chain.table))
 }
