@@ -212,8 +212,8 @@ fn policy_not_enforced(i: &mut Injection<'_>) -> Result<()> {
     // It selects nothing, so the other nodes' agents, which enforce it, shut no pod of the lab.
     let spec = json!({"selector": "has(nobody)", "types": ["Ingress"], "ingress": [{"action": "Deny"}]});
     i.put_resource(Kind::GlobalNetworkPolicy, "deny-all", spec)?;
-    i.edit_node(CALICO_NODE, |node| {
-        node["metadata"]["annotations"]["plumbline.io/policies-not-enforced"] = "1".into();
+    i.edit(&Key::cluster(Kind::Node, CALICO_NODE), |record| {
+        record["metadata"]["annotations"]["plumbline.io/policies-not-enforced"] = "1".into();
     })?;
     i.expect("cluster")
 }
