@@ -254,7 +254,7 @@ impl Engine {
 
     /// An attachment of the journal, which may outlive its record.
     pub(super) fn attach(&mut self, entry: &Entry) {
-        self.superseded.attach(entry);
+        self.superseded.attach(entry, &self.node);
     }
 
     pub(super) fn detach(&mut self, device: &str) {
