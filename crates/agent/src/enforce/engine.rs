@@ -100,7 +100,12 @@ impl Engine {
             self.rendering.set_host_facts(HostFacts { devices: self.devices.clone(), nodes });
         }
         let superseded = self.superseded.changed();
-        superseded.put.iter().for_each(|endpoint| self.calculation.put(&endpoint.key(), endpoint));
+        for endpoint in superseded.put {
+            let key = endpoint.key();
+            let profiles = self.stand_ins.needed_for(&key, &endpoint);
+            profiles.iter().for_each(|profile| self.calculation.put(&profile.key(), profile));
+            self.calculation.put(&key, &endpoint);
+        }
         superseded.removed.iter().for_each(|key| self.calculation.remove(key));
         let update = self.calculation.take_update();
         let changes = self.rendering.update(&self.calculation, &update);
