@@ -29,6 +29,10 @@ pub(super) struct Wanted {
     pub(super) policies: usize,
 }
 
+/// Felix shuts an endpoint with `allowSpoofedSourcePrefixes` where its settings do not allow these. Here it stays open: the rules against
+/// spoofing, which are not part of policy, drop what it must not send.
+const MAY_SPOOF: bool = true;
+
 /// The table that holds all of policy, of the family `inet`.
 pub(super) const TABLE: &str = "plumb-policy";
 
@@ -71,7 +75,7 @@ impl Engine {
         let settings = PolicySettings::read(&BTreeMap::new(), &environment, node);
         Engine {
             node: node.into(),
-            calculation: Calculation::new(Scope::Node(node.into()), settings.may_spoof),
+            calculation: Calculation::new(Scope::Node(node.into()), MAY_SPOOF),
             rendering: Rendering::new(settings.rendering.clone()),
             settings,
             round: 0,
@@ -156,7 +160,7 @@ impl Engine {
         if settings == self.settings {
             return;
         }
-        self.calculation = Calculation::new(Scope::Node(Arc::clone(&self.node)), settings.may_spoof);
+        self.calculation = Calculation::new(Scope::Node(Arc::clone(&self.node)), MAY_SPOOF);
         self.rendering = Rendering::new(settings.rendering.clone());
         self.settings = settings;
         self.stand_ins.clear();

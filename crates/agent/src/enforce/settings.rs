@@ -12,8 +12,6 @@ use crate::felix::FelixEnvironment;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PolicySettings {
-    /// Endpoints may have further networks that they send from.
-    pub(super) may_spoof: bool,
     pub(super) rendering: Settings,
 }
 
@@ -57,8 +55,7 @@ impl PolicySettings {
             log_prefix: text("logPrefix").map_or_else(|| defaults.log_prefix.clone(), str::to_owned),
             ..defaults
         };
-        let may_spoof = text("workloadSourceSpoofing").is_some_and(|word| word.eq_ignore_ascii_case("any"));
-        PolicySettings { may_spoof, rendering }
+        PolicySettings { rendering }
     }
 }
 
@@ -91,20 +88,20 @@ mod tests {
         let read = |felix: &BTreeMap<_, _>| PolicySettings::read(felix, &environment, "a");
         let none = read(&BTreeMap::new());
         assert_eq!(none.rendering.endpoint_to_host, EndpointToHost::Accept);
-        assert!(!none.may_spoof && none.rendering.drops_invalid);
-        let cluster = json!({"defaultEndpointToHostAction": "Drop", "workloadSourceSpoofing": "Any", "interfacePrefix": "cali, tap"});
+        assert!(none.rendering.drops_invalid && !none.rendering.allows_vxlan);
+        let cluster = json!({"defaultEndpointToHostAction": "Drop", "allowVXLANPacketsFromWorkloads": true, "interfacePrefix": "cali, tap"});
         let mut all = BTreeMap::from([felix("default", cluster)]);
         let of_cluster = read(&all);
         assert_eq!(of_cluster.rendering.endpoint_to_host, EndpointToHost::Drop);
         assert_eq!(of_cluster.rendering.device_prefixes, [Arc::from("cali"), Arc::from("tap")]);
-        assert!(of_cluster.may_spoof);
+        assert!(of_cluster.rendering.allows_vxlan);
         all.extend([felix(
             "node.a",
             json!({"defaultEndpointToHostAction": "Return", "nftablesFilterDenyAction": "Reject"}),
         )]);
         let of_node = read(&all).rendering;
         assert_eq!((of_node.endpoint_to_host, of_node.deny), (EndpointToHost::Return, DenyAction::Reject));
-        all.extend([felix("node.b", json!({"workloadSourceSpoofing": "Disabled"}))]);
-        assert!(read(&all).may_spoof, "another node's");
+        all.extend([felix("node.b", json!({"allowVXLANPacketsFromWorkloads": false}))]);
+        assert!(read(&all).rendering.allows_vxlan, "another node's");
     }
 }

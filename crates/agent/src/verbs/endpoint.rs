@@ -215,11 +215,6 @@ impl Described {
         spec.insert("ipNATs".to_owned(), nats.collect::<Vec<Value>>().into());
     }
 
-    /// The profile of the endpoint's network or namespace, which the store has.
-    pub(super) fn awaited_profile(&self) -> Option<&str> {
-        self.profiles.as_ref()?.first().map(String::as_str)
-    }
-
     /// A floating address that would lead nowhere.
     pub(super) fn dangling(&self, addresses: &[IpAddr]) -> Option<IpAddr> {
         let has_one = |floating: &&IpAddr| addresses.iter().any(|own| own.is_ipv4() == floating.is_ipv4());

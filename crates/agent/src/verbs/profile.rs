@@ -9,7 +9,7 @@ use store::StoreError;
 use tracing::info;
 
 use super::Call;
-use super::endpoint::Keeping;
+use super::endpoint::{Described, Keeping};
 use super::error::CniError;
 use super::netconf::PolicyType;
 use crate::services::Services;
@@ -27,6 +27,12 @@ pub(super) fn name_of(network: &str) -> String {
 pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
     let is_of_kubernetes = call.request.pod.is_some() && call.netconf.calico.policy == PolicyType::Kubernetes;
     (!is_of_kubernetes).then(|| vec![name_of(&call.netconf.name)])
+}
+
+/// The profile that [`ensure`] has seen to: rules from before it was cached would shut the endpoint.
+pub(super) fn awaited<'a>(call: &Call, described: &'a Described) -> Option<&'a str> {
+    let is_ensured = call.netconf.calico.policy == PolicyType::Network;
+    described.profiles.as_ref().filter(|_| is_ensured)?.first().map(String::as_str)
 }
 
 /// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network. `false`: there

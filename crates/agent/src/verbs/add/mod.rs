@@ -294,7 +294,7 @@ impl Add<'_> {
         let waiting = Waiting {
             device: recorded.wired.device.as_str(),
             addresses: &recorded.wired.addresses,
-            profile: self.described.awaited_profile(),
+            profile: profile::awaited(self.call, &self.described),
             is_bare: recorded.endpoint == RecordedEndpoint::Never,
             timeout: self.call.netconf.policy_timeout.unwrap_or(enforce::TIMEOUT),
         };

@@ -114,7 +114,6 @@ fn against_roles(cluster: &Cluster) -> Vec<Act> {
         Act::read("reading Secrets", "/api/v1/namespaces/kube-system/secrets"),
         Act::read("reading one Secret", "/api/v1/namespaces/kube-system/secrets/s"),
         Act::read("reading ConfigMaps", "/api/v1/configmaps"),
-        Act::read("reading ServiceAccounts", "/api/v1/serviceaccounts"),
         Act::create("creating a pod", pods, pod),
         Act::delete("deleting a pod", &format!("{pods}/web-node-a")),
         Act::merge("labelling a pod", &format!("{pods}/web-node-a"), label.clone()),
