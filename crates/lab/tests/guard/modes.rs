@@ -37,7 +37,8 @@ fn attack(test: &str, mode: Mode, topology: Topology) {
     }
     // As with pods of an older version: no rules, and `route_localnet` on. Not even for who is no node at all.
     let node = scene.node(0);
-    let flush = "for each in pods pods-tunnels input; do nft flush chain inet plumb $each || true; done";
+    let flush = "for each in pods pods-tunnels input; do nft flush chain inet plumb $each || true; done; \
+                 nft delete table inet plumb-policy";
     for node in [node, scene.node(1)] {
         scene.lab.kill(node, "agent").unwrap();
         scene.lab.run_on(node, &["sh", "-c", flush]).unwrap();
