@@ -23,22 +23,36 @@ pub(super) fn name_of(network: &str) -> String {
     if name.len() > NAME_MAX { shortened(network) } else { name }
 }
 
-/// The profiles of the call's endpoint; `None` if Kubernetes says which.
+/// The profiles of the call's endpoint; `None` if Kubernetes says which. A network of ours is one of Kubernetes' unless it says otherwise: its
+/// pods are in the profiles of their namespaces, which policies for namespaces need.
 pub(super) fn of_endpoint(call: &Call) -> Option<Vec<String>> {
-    let is_of_kubernetes = call.request.pod.is_some() && call.netconf.calico.policy == PolicyType::Kubernetes;
-    (!is_of_kubernetes).then(|| vec![name_of(&call.netconf.name)])
+    let is_in_networks = match call.netconf.calico.policy {
+        PolicyType::Network => is_calicos(call),
+        PolicyType::Kubernetes => call.request.pod.is_none(),
+        PolicyType::Other => true,
+    };
+    is_in_networks.then(|| vec![name_of(&call.netconf.name)])
+}
+
+/// The configuration is one for Calico's plugin.
+fn is_calicos(call: &Call) -> bool {
+    call.netconf.plugin.as_deref() == Some("calico")
+}
+
+/// Whether the network's profile is ours to make.
+fn is_ours_to_make(call: &Call) -> bool {
+    call.netconf.calico.policy == PolicyType::Network && is_calicos(call)
 }
 
 /// The profile that [`ensure`] has seen to: rules from before it was cached would shut the endpoint.
 pub(super) fn awaited<'a>(call: &Call, described: &'a Described) -> Option<&'a str> {
-    let is_ensured = call.netconf.calico.policy == PolicyType::Network;
-    described.profiles.as_ref().filter(|_| is_ensured)?.first().map(String::as_str)
+    described.profiles.as_ref().filter(|_| is_ours_to_make(call))?.first().map(String::as_str)
 }
 
 /// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network. `false`: there
 /// is none, and an endpoint that named it would be shut.
 pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<bool, CniError> {
-    if call.netconf.calico.policy != PolicyType::Network || Keeping::of(book) == Keeping::Views {
+    if !is_ours_to_make(call) || Keeping::of(book) == Keeping::Views {
         return Ok(true);
     }
     let name = name_of(&call.netconf.name);

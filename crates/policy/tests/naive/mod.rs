@@ -135,6 +135,10 @@ impl World {
         let name = text(&record["metadata"]["name"]);
         let namespace = text(&record["metadata"]["namespace"]);
         let of_kubernetes = text(&record["apiVersion"]).starts_with("networking.k8s.io/");
+        // These are asked at other places of a packet's way, and only of hosts.
+        if spec["preDNAT"] == true || spec["doNotTrack"] == true {
+            return;
+        }
         match text(&record["kind"]).as_str() {
             "NetworkPolicy" if of_kubernetes => {
                 self.policies.push(kubernetes::converted(name, namespace, spec))
