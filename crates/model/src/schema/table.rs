@@ -102,8 +102,13 @@ impl Object {
 }
 
 impl Field {
+    /// An empty list is there: Calico writes required lists in any case, such as those of an empty block.
     pub(super) const fn required(self) -> Field {
-        Field { required: true, ..self }
+        let zero = match self.ty {
+            Type::List(_) => Zero::Kept,
+            _ => self.zero,
+        };
+        Field { required: true, zero, ..self }
     }
 
     pub(super) const fn dropped(self) -> Field {
