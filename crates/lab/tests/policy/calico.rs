@@ -78,12 +78,10 @@ fn policies_of_a_namespace_and_of_all_decide() {
         "order": 1000.0, "types": ["Ingress"], "selector": "projectcalico.org/orchestrator == 'k8s'",
         "ingress": [{"action": "Allow", "source": own}],
     });
-    town.scene.apply(&namespaced("NetworkPolicy", "knp.default.allow-own", spec));
+    town.scene.apply(&namespaced("NetworkPolicy", "allow-own", spec));
     town.assert_open("own namespace as well", |way| by_web(way) || way.from.starts_with("shop/"));
 
-    for words in
-        [&["gnp", "shut"][..], &["np", "-n", "shop", "allow"], &["np", "-n", "shop", "knp.default.allow-own"]]
-    {
+    for words in [&["gnp", "shut"][..], &["np", "-n", "shop", "allow"], &["np", "-n", "shop", "allow-own"]] {
         delete(&town, words);
     }
     town.assert_open("everything is deleted", |_| true);
