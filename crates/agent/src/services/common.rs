@@ -1,6 +1,6 @@
 //! What a single call and an agent both have: the queue, the locks, the kernel thread, the counters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,8 +29,8 @@ pub(crate) struct Common {
     kernel: OnceLock<Worker>,
     /// Warnings that were logged and are not repeated for every pod.
     logged: Mutex<BTreeSet<String>>,
-    /// Profiles of networks that exist.
-    profiles: Mutex<BTreeSet<String>>,
+    /// Profiles of networks: whether they exist, as earlier calls found out.
+    profiles: Mutex<BTreeMap<String, bool>>,
     /// API servers that network configurations name, the last ones used.
     kubernetes: Mutex<Vec<(KubeConfig, KubeObjects)>>,
     calls: AtomicU64,
@@ -90,17 +90,17 @@ impl Common {
         logged.insert(text);
     }
 
-    /// Whether an earlier call saw the profile, so that not every ADD asks for it.
-    pub(crate) fn has_seen_profile(&self, name: &str) -> bool {
-        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    /// Whether the profile exists, if an earlier call found out.
+    pub(crate) fn profile_exists(&self, name: &str) -> Option<bool> {
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
 
-    pub(crate) fn see_profile(&self, name: String) {
+    pub(crate) fn note_profile(&self, name: String, exists: bool) {
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
         if profiles.len() >= WARNINGS_MAX {
             profiles.clear();
         }
-        profiles.insert(name);
+        profiles.insert(name, exists);
     }
 
     /// A connection to an API server that an earlier call used.

@@ -50,25 +50,35 @@ pub(super) fn awaited<'a>(call: &Call, described: &'a Described) -> Option<&'a s
 }
 
 /// Creates the profile unless it exists. With Kubernetes, pods accept everything; without, only what is of the same network. `false`: there
-/// is none, and an endpoint that named it would be shut.
+/// is none, and an endpoint that names it is shut.
 pub(super) async fn ensure(call: &Call, book: &Book, services: Services<'_>) -> Result<bool, CniError> {
     if !is_ours_to_make(call) || Keeping::of(book) == Keeping::Views {
         return Ok(true);
     }
     let name = name_of(&call.netconf.name);
-    if services.has_seen_profile(&name) {
+    if services.profile_exists(&name) == Some(true) {
         return Ok(true);
     }
-    let key = Key::cluster(Kind::Profile, &name);
-    if book.store().get(&key).await?.is_some() {
-        services.see_profile(name);
-        return Ok(true);
+    let exists = book.store().get(&Key::cluster(Kind::Profile, &name)).await?.is_some()
+        || create(&name, call, book, services).await?;
+    services.note_profile(name, exists);
+    Ok(exists)
+}
+
+/// Whether an earlier call could not create the profile, and nobody has since.
+pub(super) async fn is_missing(call: &Call, book: &Book, services: Services<'_>) -> Result<bool, CniError> {
+    let name = name_of(&call.netconf.name);
+    if !is_ours_to_make(call) || services.profile_exists(&name) != Some(false) {
+        return Ok(false);
     }
-    let profile = profile(&name, call.request.pod.is_some());
-    match book.store().create(key, profile.encode()).await {
+    Ok(book.store().get(&Key::cluster(Kind::Profile, &name)).await?.is_none())
+}
+
+async fn create(name: &str, call: &Call, book: &Book, services: Services<'_>) -> Result<bool, CniError> {
+    let profile = profile(name, call.request.pod.is_some());
+    match book.store().create(Key::cluster(Kind::Profile, name), profile.encode()).await {
         Ok(_) => {
             info!(profile = name, "created the network's profile");
-            services.see_profile(name);
             Ok(true)
         }
         Err(StoreError::AlreadyExists { .. }) => Ok(true),

@@ -211,13 +211,7 @@ fn what_is_not_understood_is_refused_before_anything_is_done() {
     both("what_is_not_understood_is_refused_before_anything_is_done", |place| {
         place.pool("pods", "10.244.0.0/24");
         let container = place.pod("x", "x");
-        // The network's profile may be there before a pool is missed: it is the network's, and stays.
-        let records = || {
-            let mut records = place.books.records();
-            records.retain(|key, _| !matches!(key, model::Key::Resource { kind: Kind::Profile, .. }));
-            records
-        };
-        let before = records();
+        let before = place.books.records();
         for (key, value, part) in [
             ("dataplane_options", json!({"type": "vpp"}), "not a known dataplane"),
             ("dataplane_options", json!({"type": "grpc"}), "name no socket"),
@@ -229,7 +223,7 @@ fn what_is_not_understood_is_refused_before_anything_is_done() {
         ] {
             let error = place.error(&place.plain("ADD", &container).with(key, value));
             assert!(error.contains(part), "{key}: {error}");
-            assert_eq!(records(), before);
+            assert_eq!(place.books.records(), before);
         }
         assert_eq!(container.netns().ip(&["-br", "link"]).unwrap().lines().count(), 1);
     });

@@ -93,7 +93,7 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     if let Some(joined) = add.join(mtu).await? {
         return Ok(joined);
     }
-    let (recorded, wiring) = add.connect(mtu).await?;
+    let (recorded, wiring) = add.connect_in_profile(mtu).await?;
     let done = add
         .await_policy(&recorded)
         .await
@@ -144,6 +144,23 @@ impl Add<'_> {
         }
     }
 
+    /// Connects the pod and sees to its network's profile: not before, because an ADD that fails leaves nothing, not even what is the network's.
+    /// Where there can be no such profile, the endpoint does without.
+    async fn connect_in_profile(&mut self, mtu: u32) -> Result<(Recorded, PodWiring), CniError> {
+        if profile::is_missing(self.call, &self.book, self.services).await? {
+            self.described.profiles = None;
+        }
+        let connected = self.connect(mtu).await?;
+        let exists = profile::ensure(self.call, &self.book, self.services).await;
+        if exists.as_ref().is_ok_and(|exists| *exists || self.described.profiles.is_none()) {
+            return Ok(connected);
+        }
+        self.undo(&connected.0).await;
+        exists?;
+        self.described.profiles = None;
+        self.connect(mtu).await
+    }
+
     async fn refuse_recorded(&self, recorded: &Recorded) -> Result<(), CniError> {
         if let Some(floating) = self.described.dangling(&recorded.wired.addresses) {
             let message = format!(
@@ -189,9 +206,6 @@ impl Add<'_> {
             pod = self.replace(earlier, pod).await?;
             let guard = self.guard().await?;
             (pod, observed) = wiring::observe(Some(pod), self.call, device, guard, self.services).await?;
-        }
-        if !profile::ensure(self.call, &self.book, self.services).await? {
-            self.described.profiles = None;
         }
         let name = if observed.is_taken { self.own_device_name() } else { device.clone() };
         let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
